@@ -1,0 +1,126 @@
+"""What teams ask for: jobs, pod sets, demands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gpufleet.model.capacity import CapacityType
+
+
+class Kind(StrEnum):
+    """training includes batch inference; inference is a production service that never ends by itself."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+    INTERACTIVE = "interactive"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """So many whole GPUs for one pod."""
+
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A MIG slice: by what it must hold (`memory_mib`, `compute`), or by its profile's name."""
+
+    memory_mib: int = 0
+    compute: int = 1
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A fraction of one GPU without isolation, in thousandths, and its memory."""
+
+    milli: int
+    memory_mib: int
+
+
+Demand = Whole | Slice | Share
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """`count` identical pods of one job. Host resources are per pod; None asks for nothing in particular."""
+
+    count: int
+    demand: Demand
+    cpu: float | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a GPU must at least have, where models are not named."""
+
+    memory_mib: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyWish:
+    """Names of levels: all pods inside one domain of `required`; `preferred` gives way."""
+
+    required: str | None = None
+    preferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """How often to save, how long a save takes at most (the grace a stop gives), how many to keep."""
+
+    interval: timedelta = timedelta(minutes=10)
+    grace: timedelta = timedelta(seconds=30)
+    keep: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What runs in each pod: an image (where the cluster has images) and a command with its environment."""
+
+    command: tuple[str, ...] = ()
+    image: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as it was asked for. Pods are ranked over the whole job, in pod-set order.
+
+    `min_members` is the number of pods below which it cannot run; None means all (a gang).
+    """
+
+    id: str
+    team: str
+    project: str
+    queue: str
+    kind: Kind
+    pod_sets: tuple[PodSet, ...]
+    submitted_at: datetime
+    priority: int = 50
+    preemptible: bool = True
+    min_members: int | None = None
+    models: tuple[str, ...] = ()
+    needs: Needs = Needs()
+    capacity: tuple[CapacityType, ...] = ()
+    topology: TopologyWish = TopologyWish()
+    runtime: timedelta | None = None
+    deadline: datetime | None = None
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    container: Container = Container()
+    name: str = ""
+    submitted_by: str = ""
+    labels: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def pods(self) -> int:
+        return sum(s.count for s in self.pod_sets)
+
+    @property
+    def least_pods(self) -> int:
+        return self.pods if self.min_members is None else self.min_members

@@ -1,0 +1,4 @@
+"""What to buy: demand, portfolio, spot, deadlines, break-even.
+
+Never here: what another room is for.
+"""

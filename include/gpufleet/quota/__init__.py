@@ -1,0 +1,4 @@
+"""How much a queue may use: deserved, limit, fair share, what may be reclaimed.
+
+Never here: what another room is for.
+"""

@@ -31,6 +31,8 @@ class Offering:
     currency: str = "USD"
     fabric: str = ""
     available: bool = True
+    position: tuple[str, ...] = ()
+    """Topology path its nodes join at, where the cloud tells; else the zone alone."""
 
     @property
     def price_per_gpu_hour(self) -> Fraction:

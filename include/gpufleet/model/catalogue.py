@@ -27,7 +27,13 @@ def _memory_mib(raw: Mapping[str, Any]) -> int:
 
 def _profile(raw: Mapping[str, Any]) -> MigProfile:
     return MigProfile(
-        raw["name"], raw["compute"], raw["size"], tuple(raw["starts"]), _memory_mib(raw), raw["max_instances"], raw["sm"]
+        raw["name"],
+        raw["compute"],
+        raw["size"],
+        tuple(raw["starts"]),
+        _memory_mib(raw),
+        raw["max_instances"],
+        raw["sm"],
     )
 
 

@@ -102,7 +102,9 @@ def illegal_layout(model: GpuModel, instances: Iterable[MigInstance]) -> str | N
         if profile is None:
             return f"{model.name} has no MIG profile {instance.profile}"
         if instance.start not in profile.starts:
-            return f"{instance.profile} may not start at {instance.start} on {model.name} (legal: {list(profile.starts)})"
+            return (
+                f"{instance.profile} may not start at {instance.start} on {model.name} (legal: {list(profile.starts)})"
+            )
         count[profile.name] += 1
         if count[profile.name] > profile.max_instances:
             return f"{model.name} holds at most {profile.max_instances} of {profile.name}"

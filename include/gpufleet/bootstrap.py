@@ -1,0 +1,76 @@
+"""The one place that knows every class: settings in, a Fleet out. Called by each process once, never at import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpufleet.clock import SystemClock
+from gpufleet.clouds.base import Cloud
+from gpufleet.clusters.base import Cluster
+from gpufleet.services.apply_config import apply_config
+from gpufleet.services.fleet import Fleet
+from gpufleet.settings import (
+    Settings,
+    World,
+    buying_policy,
+    home_from,
+    load_settings,
+    recovery_policy,
+    scheduling_policy,
+)
+from gpufleet.store.database import Database
+from gpufleet.store.migrate import migrate
+
+
+def fleet_from(environment: Mapping[str, str] = os.environ, home: str | None = None) -> Fleet:
+    """The fleet that the environment (or `home`) names; its database must have been set up."""
+    return bootstrap(load_settings(home_from(environment, home), environment))
+
+
+def bootstrap(settings: Settings) -> Fleet:
+    """A Fleet on these settings. Opens no connection yet."""
+    file = settings.file
+    return Fleet(
+        id=file.fleet,
+        home=settings.home,
+        database=Database(settings.database_url),
+        clusters={w.name: _cluster(w, settings.home) for w in file.clusters},
+        clouds={w.name: _cloud(w, settings.home) for w in file.clouds},
+        clock=SystemClock(),
+        checkpoints_url=settings.checkpoints_url,
+        scheduling=scheduling_policy(file),
+        buying=buying_policy(file),
+        recovery=recovery_policy(file),
+        portal_url=_portal_url(settings.home, file.portal_url),
+        banner=file.banner,
+    )
+
+
+def set_up(settings: Settings) -> Fleet:
+    """Migrate the database and write the config into it; safe to repeat."""
+    fleet = bootstrap(settings)
+    migrate(fleet.database)
+    apply_config(fleet, settings.teams, settings.queues, settings.rates)
+    return fleet
+
+
+def _portal_url(home: Path, configured: str) -> str:
+    """Where the portal is: configured, or what `make up` wrote down when it chose a port."""
+    written = home / "portal.url"
+    if configured or not written.is_file():
+        return configured
+    return written.read_text().strip()
+
+
+def _cluster(world: World, home: Path) -> Cluster:
+    from gpufleet.clusters.sandbox import SandboxCluster
+
+    return SandboxCluster(home, world.name)
+
+
+def _cloud(world: World, home: Path) -> Cloud:
+    from gpufleet.clouds.sandbox import SandboxCloud
+
+    return SandboxCloud(home, world.name)

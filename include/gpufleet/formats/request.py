@@ -1,0 +1,295 @@
+"""What a person asks for, the same words in form, REST, CLI and operator. Every refusal is one sentence that names the key."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from gpufleet.errors import Invalid
+from gpufleet.model.capacity import CapacityType
+from gpufleet.model.catalogue import gpu_model
+from gpufleet.model.workload import (
+    CheckpointPolicy,
+    Container,
+    Demand,
+    Job,
+    Kind,
+    Needs,
+    PodSet,
+    Share,
+    Slice,
+    TopologyWish,
+    Whole,
+)
+from gpufleet.units import duration, mib
+
+PRIORITIES: Final = range(0, 1001)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A request in the caller's words; unset keys are None and take the documented default.
+
+    One pod set of `pods` pods; each asks for `gpus` whole GPUs, or a slice that holds `memory_gib`, or a named MIG
+    `profile`, or a `share` of a GPU (then `memory_gib` is the share's memory).
+    """
+
+    team: str
+    project: str
+    command: tuple[str, ...]
+    name: str = ""
+    kind: Kind = Kind.TRAINING
+    image: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    pods: int = 1
+    demand: Demand = Whole(1)
+    gpu_memory_mib: int = 0
+    models: tuple[str, ...] = ()
+    capacity: tuple[CapacityType, ...] = ()
+    priority: int = 50
+    preemptible: bool = True
+    min_members: int | None = None
+    topology: TopologyWish = TopologyWish()
+    runtime: timedelta | None = None
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    fresh: bool = False
+
+    def to_job(self, *, id: str, queue: str, submitted_by: str, at: datetime) -> Job:
+        """The job this asks for."""
+        return Job(
+            id=id,
+            name=self.name or self.command[0].rsplit("/", 1)[-1],
+            team=self.team,
+            project=self.project,
+            queue=queue,
+            kind=self.kind,
+            pod_sets=(PodSet(self.pods, self.demand),),
+            submitted_at=at,
+            submitted_by=submitted_by,
+            priority=self.priority,
+            preemptible=self.preemptible,
+            min_members=self.min_members,
+            models=self.models,
+            needs=Needs(memory_mib=self.gpu_memory_mib),
+            capacity=self.capacity,
+            topology=self.topology,
+            runtime=self.runtime,
+            checkpoint=self.checkpoint,
+            container=Container(self.command, self.image, self.env),
+        )
+
+
+KEYS: Final = (
+    "team",
+    "project",
+    "name",
+    "kind",
+    "image",
+    "command",
+    "env",
+    "pods",
+    "gpus",
+    "memory_gib",
+    "profile",
+    "share",
+    "models",
+    "gpu_memory_gib",
+    "capacity",
+    "priority",
+    "preemptible",
+    "min_members",
+    "topology_required",
+    "topology_preferred",
+    "runtime",
+    "checkpoint_interval",
+    "checkpoint_keep",
+    "grace",
+    "fresh",
+)
+
+
+def parse_request(raw: Mapping[str, Any]) -> JobRequest:
+    """Check and convert; raises Invalid with one sentence for the first key that is wrong."""
+    unknown = sorted(set(raw) - set(KEYS))
+    if unknown:
+        raise Invalid(f"'{unknown[0]}' is not a key of a job request; known are {', '.join(KEYS)}.")
+    given = {key: value for key, value in raw.items() if value not in (None, "", [], {})}
+    values = {key: _READERS[key](key, value) for key, value in given.items() if key in _READERS}
+    for key in ("team", "project", "command"):
+        if key not in values:
+            raise Invalid(f"'{key}' is missing; a job request needs a team, a project and a command.")
+    request = JobRequest(
+        demand=_demand(given),
+        checkpoint=_checkpoint(given),
+        topology=TopologyWish(values.pop("topology_required", None), values.pop("topology_preferred", None)),
+        gpu_memory_mib=values.pop("gpu_memory_gib", 0),
+        **{k: v for k, v in values.items() if k in _FIELDS},
+    )
+    if request.min_members is not None and request.min_members > request.pods:
+        raise Invalid(f"min_members {request.min_members} is more than the {request.pods} pods.")
+    return request
+
+
+_FIELDS: Final = {f.name for f in fields(JobRequest)}
+
+
+# ------------------------------------------------------------------ readers of one key each
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise Invalid(f"{key} must be text, not {value!r}.")
+    return value.strip()
+
+
+def _positive(key: str, value: Any) -> int:
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise Invalid(f"{key} must be a whole number above 0, not {value!r}.")
+    return value
+
+
+def _priority(key: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise Invalid(f"{key} must be a whole number, not {value!r}.") from None
+    if number not in PRIORITIES:
+        raise Invalid(f"{key} must be from 0 to 1000, not {number}.")
+    return number
+
+
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(f"{key} must be true or false, not {value!r}.")
+    return value
+
+
+def _memory(key: str, value: Any) -> int:
+    try:
+        need = mib(value)
+    except (ValueError, ZeroDivisionError, TypeError):
+        raise Invalid(f"{key} must be a number of GiB, not {value!r}.") from None
+    if need <= 0:
+        raise Invalid(f"{key} must be above 0 GiB, not {value!r}.")
+    return need
+
+
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    words = [w.strip() for w in value.split(",")] if isinstance(value, str) else list(value)
+    if not all(isinstance(w, str) and w for w in words):
+        raise Invalid(f"{key} must be a list of names, not {value!r}.")
+    return tuple(words)
+
+
+def _command(key: str, value: Any) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(value)) if isinstance(value, str) else tuple(value)
+    except ValueError as e:
+        raise Invalid(f"{key} cannot be read as a command line: {e}.") from None
+    if not words or not all(isinstance(w, str) for w in words):
+        raise Invalid(f"{key} must be a command line or a list of words, not {value!r}.")
+    return words
+
+
+def _env(key: str, value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{key} must map names to values, not {value!r}.")
+    for name in value:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise Invalid(f"{key} has '{name}', which is not the name of an environment variable.")
+    return tuple(sorted((str(k), str(v)) for k, v in value.items()))
+
+
+def _kind(key: str, value: Any) -> Kind:
+    if value not in set(Kind):
+        raise Invalid(f"{key} must be one of {', '.join(Kind)}, not {value!r}.")
+    return Kind(value)
+
+
+def _capacity(key: str, value: Any) -> tuple[CapacityType, ...]:
+    words = _words(key, value)
+    for word in words:
+        if word not in set(CapacityType):
+            raise Invalid(f"{key} must be among {', '.join(CapacityType)}, not '{word}'.")
+    return tuple(CapacityType(w) for w in words)
+
+
+def _models(key: str, value: Any) -> tuple[str, ...]:
+    return tuple(gpu_model(name).name for name in _words(key, value))
+
+
+def _duration(key: str, value: Any) -> timedelta:
+    try:
+        length = duration(f"{value}s" if isinstance(value, int | float) and not isinstance(value, bool) else str(value))
+    except Invalid as e:
+        raise Invalid(f"{key}: {e}") from None
+    if length <= timedelta(0):
+        raise Invalid(f"{key} must be longer than 0, not {value!r}.")
+    return length
+
+
+_READERS: Final[dict[str, Any]] = {
+    "team": _text,
+    "project": _text,
+    "name": _text,
+    "kind": _kind,
+    "image": _text,
+    "command": _command,
+    "env": _env,
+    "pods": _positive,
+    "models": _models,
+    "gpu_memory_gib": _memory,
+    "capacity": _capacity,
+    "priority": _priority,
+    "preemptible": _flag,
+    "min_members": _positive,
+    "topology_required": _text,
+    "topology_preferred": _text,
+    "runtime": _duration,
+    "fresh": _flag,
+}
+
+
+def _demand(given: Mapping[str, Any]) -> Demand:
+    """Exactly one way to ask: gpus, profile, share (with memory_gib), or memory_gib alone."""
+    ways = [key for key in ("gpus", "profile", "share") if key in given]
+    if len(ways) > 1:
+        raise Invalid(f"{ways[0]} and {ways[1]} exclude each other; a pod asks for GPUs, a slice or a share.")
+    if "gpus" in given and "memory_gib" in given:
+        raise Invalid("gpus and memory_gib exclude each other; a whole GPU's least memory is gpu_memory_gib.")
+    if "share" in given:
+        return _share(given)
+    if "profile" in given:
+        return Slice(profile=_text("profile", given["profile"]))
+    if "memory_gib" in given:
+        return Slice(memory_mib=_memory("memory_gib", given["memory_gib"]))
+    return Whole(_positive("gpus", given.get("gpus", 1)))
+
+
+def _share(given: Mapping[str, Any]) -> Share:
+    try:
+        milli = int(float(given["share"]) * 1000)
+    except (TypeError, ValueError):
+        raise Invalid(f"share must be a fraction of one GPU such as 0.5, not {given['share']!r}.") from None
+    if not 0 < milli <= 1000:
+        raise Invalid(f"share must be above 0 and at most 1, not {given['share']!r}.")
+    if "memory_gib" not in given:
+        raise Invalid("memory_gib is missing; a share of a GPU needs the memory it may use.")
+    return Share(milli, _memory("memory_gib", given["memory_gib"]))
+
+
+def _checkpoint(given: Mapping[str, Any]) -> CheckpointPolicy:
+    default = CheckpointPolicy()
+    interval = (
+        _duration("checkpoint_interval", given["checkpoint_interval"])
+        if "checkpoint_interval" in given
+        else default.interval
+    )
+    grace = _duration("grace", given["grace"]) if "grace" in given else default.grace
+    keep = _positive("checkpoint_keep", given["checkpoint_keep"]) if "checkpoint_keep" in given else default.keep
+    return CheckpointPolicy(interval, grace, keep)

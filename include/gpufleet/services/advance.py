@@ -1,0 +1,115 @@
+"""Feeds one event to a job's state machine and writes what follows, in the caller's transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from gpufleet.lifecycle import machine
+from gpufleet.lifecycle.machine import EndAttempt, Event, Finish, Instruction, Intent, Launch, Requeue, Run, State, Stop
+from gpufleet.services.fleet import Fleet
+from gpufleet.store import jobs, leases, operations, places
+from gpufleet.store.jobs import JobRow
+
+
+def target(job_id: str) -> str:
+    """Operations on one job run in sequence: they share this target."""
+    return f"job/{job_id}"
+
+
+def operation_name(verb: str, job_id: str, attempt: int) -> str:
+    """Deterministic, so the same decision twice is one effect."""
+    return f"{verb}/{job_id}/{attempt}"
+
+
+def advance(connection: Connection, fleet: Fleet, job_id: str, event: Event, now: datetime) -> bool:
+    """Apply the event; True when anything changed."""
+    row = jobs.get(connection, job_id)
+    if row is None:
+        return False
+    run = _run(connection, fleet, row)
+    after, instructions = machine.handle(run, event)
+    if after == run and not instructions:
+        return False
+    jobs.change(
+        connection,
+        job_id,
+        state=after.state.value,
+        intent=after.intent.value,
+        reason=after.reason,
+        failures=after.failures,
+    )
+    if after.state is State.RUNNING and run.state is not State.RUNNING:
+        jobs.change_attempt(connection, job_id, after.attempt, state="running", running_at=now)
+    for instruction in instructions:
+        _carry_out(connection, fleet, row, instruction, now)
+    leases.touch(connection)
+    return True
+
+
+def _run(connection: Connection, fleet: Fleet, row: JobRow) -> Run:
+    attempt = jobs.live_attempt(connection, row.job.id)
+    return Run(
+        row.job.id,
+        State(row.state),
+        Intent(row.intent),
+        attempt.number if attempt else 0,
+        row.failures,
+        fleet.recovery.max_failures,
+        row.reason,
+    )
+
+
+def _carry_out(connection: Connection, fleet: Fleet, row: JobRow, instruction: Instruction, now: datetime) -> None:
+    job = row.job.id
+    match instruction:
+        case Launch():
+            return  # written together with the attempt by `commit_plan`, which knows what the launch must wait for
+        case Stop(attempt, _why):
+            _stop(connection, row, attempt, now)
+        case EndAttempt(attempt, why):
+            _end(connection, job, attempt, why, now)
+        case Requeue(why, not_on):
+            _requeue(connection, fleet, row, why, not_on, now)
+        case Finish(state, why):
+            jobs.change(connection, job, state=state.value, reason=why, ended_at=now, waiting_since=None)
+        case _:
+            assert_never(instruction)
+
+
+def _stop(connection: Connection, row: JobRow, attempt: int, now: datetime) -> None:
+    """A stop supersedes a launch that has not begun; both may be asked again."""
+    job = row.job.id
+    operations.supersede(connection, target(job), ("launch", "save"), now)
+    operations.decide(
+        connection,
+        now,
+        kind="stop",
+        target=target(job),
+        name=operation_name("stop", job, attempt),
+        args={"job": job, "attempt": attempt, "grace": row.job.checkpoint.grace.total_seconds()},
+    )
+    jobs.change_attempt(connection, job, attempt, state="stopping", stopping_at=now)
+
+
+def _end(connection: Connection, job: str, attempt: int, why: str, now: datetime) -> None:
+    operations.supersede(connection, target(job), ("launch", "save", "stop"), now)
+    operations.decide(
+        connection,
+        now,
+        kind="remove",
+        target=target(job),
+        name=operation_name("remove", job, attempt),
+        args={"job": job, "attempt": attempt},
+    )
+    places.give_back(connection, job, attempt)
+    jobs.change_attempt(connection, job, attempt, state="ended", ended_at=now, end_reason=why)
+
+
+def _requeue(
+    connection: Connection, fleet: Fleet, row: JobRow, why: str, not_on: tuple[str, ...], now: datetime
+) -> None:
+    avoid = sorted({*row.not_on, *not_on})
+    jobs.change(connection, row.job.id, reason=why, not_on=avoid, waiting_since=now)

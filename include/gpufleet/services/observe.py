@@ -1,0 +1,154 @@
+"""Looks at every world, writes down what is there, and tells each job's state machine what happened to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+
+import structlog
+from sqlalchemy import Connection
+
+from gpufleet.clusters.base import Observation, Phase, PodSeen
+from gpufleet.errors import Temporary
+from gpufleet.lifecycle.blame import root_cause
+from gpufleet.lifecycle.machine import AllOver, AllStarted, AllSucceeded, Disturbed, Event, NothingRuns, PodsFailed
+from gpufleet.model.hardware import Node, NodeState
+from gpufleet.services.advance import advance, operation_name
+from gpufleet.services.fleet import Fleet
+from gpufleet.services.meter import meter_nodes, meter_pods
+from gpufleet.services.progress import read_progress
+from gpufleet.store import jobs, leases, operations, places, world
+from gpufleet.store.jobs import AttemptRow
+
+log = structlog.get_logger()
+
+MISSING_GRACE = timedelta(seconds=3)
+"""A launched attempt without pods must be missing in two looks this far apart before we believe it."""
+
+Seen = dict[tuple[str, int], list[PodSeen]]
+
+
+def observe(fleet: Fleet) -> tuple[Observation, ...]:
+    """Read every world and record it; a world that does not answer keeps its last facts and grows stale."""
+    looks = []
+    for name, cluster in sorted(fleet.clusters.items()):
+        try:
+            seen = cluster.observe()
+        except Temporary as e:
+            log.warning("cluster not seen", cluster=name, error=str(e))
+            continue
+        progress = read_progress(fleet)
+        with fleet.database.write() as connection:
+            _record(connection, fleet, seen)
+            progress.write(connection)
+        looks.append(seen)
+    _observe_clouds(fleet)
+    return tuple(looks)
+
+
+def _observe_clouds(fleet: Fleet) -> None:
+    for name, cloud in sorted(fleet.clouds.items()):
+        try:
+            offerings, instances = cloud.offerings(), cloud.instances()
+        except Temporary as e:
+            log.warning("cloud not seen", cloud=name, error=str(e))
+            continue
+        with fleet.database.write() as connection:
+            world.put_offerings(connection, name, offerings, fleet.clock.now())
+            world.put_instances(connection, name, instances, fleet.clock.now())
+
+
+def _record(connection: Connection, fleet: Fleet, seen: Observation) -> None:
+    now = fleet.clock.now()
+    meter_nodes(connection, seen, now)
+    if world.put_nodes(connection, seen.cluster, seen.nodes, now):
+        leases.touch(connection)
+    world.put_cluster(connection, seen.cluster, seen.levels, seen.at, seen.cluster_time)
+    for notice in seen.notices:
+        world.hear(connection, notice, now)
+    pods: Seen = defaultdict(list)
+    for pod in seen.pods:
+        pods[pod.job, pod.attempt].append(pod)
+    meter_pods(connection, pods, seen.cluster_time, now)
+    nodes = {n.name: n for n in seen.nodes}
+    for attempt in jobs.live_attempts(connection):
+        if attempt.cluster == seen.cluster:
+            event = _event(connection, fleet, attempt, pods.get((attempt.job, attempt.number), []), nodes, seen)
+            if event is not None:
+                advance(connection, fleet, attempt.job, event, now)
+
+
+def _event(
+    connection: Connection,
+    fleet: Fleet,
+    attempt: AttemptRow,
+    pods: list[PodSeen],
+    nodes: dict[str, Node],
+    seen: Observation,
+) -> Event | None:
+    """What this look says of one attempt, the most telling thing first."""
+    wanted = places.places_of(connection, attempt.job, attempt.number)
+    if len(pods) >= len(wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
+        return AllSucceeded()
+    if attempt.state == "stopping":
+        return _over(connection, attempt, pods)
+    if leaving := _leaving(connection, attempt, [p.node for p in wanted], nodes):
+        return Disturbed(leaving)
+    if not pods:
+        return _missing(connection, attempt, seen)
+    failed = tuple((p.rank, p.exit_code, p.reason) for p in pods if p.phase in (Phase.FAILED, Phase.LOST))
+    if failed:
+        why, own = root_cause(failed)
+        return PodsFailed(why) if own else Disturbed(why)
+    if attempt.state == "starting":
+        return _started(fleet, attempt, pods, len(wanted), seen.at)
+    return None
+
+
+def _over(connection: Connection, attempt: AttemptRow, pods: list[PodSeen]) -> Event | None:
+    """A stopping attempt is over when its pods have ended and no launch of it can still begin."""
+    if any(not p.phase.is_over for p in pods):
+        return None
+    launch = operations.state_of(connection, operation_name("launch", attempt.job, attempt.number))
+    return None if launch in operations.OPEN else AllOver()
+
+
+def _leaving(connection: Connection, attempt: AttemptRow, names: list[str], nodes: dict[str, Node]) -> str | None:
+    """Why the attempt must leave: a node of it is being reclaimed, was lost, or is not there any more."""
+    for name in names:
+        node = nodes.get(name)
+        if node is not None and node.state is NodeState.RECLAIMING:
+            _remember_interruption(connection, attempt, name)
+            return f"the cloud takes back {name}"
+        if node is None or node.state is NodeState.LOST:
+            return f"node {name} was lost"
+    return None
+
+
+def _remember_interruption(connection: Connection, attempt: AttemptRow, node: str) -> None:
+    notice = next((n for n in world.interruptions(connection) if n.node == node), None)
+    if notice is not None:
+        jobs.change_attempt(connection, attempt.job, attempt.number, interruption=notice.id)
+
+
+def _missing(connection: Connection, attempt: AttemptRow, seen: Observation) -> Event | None:
+    """No pods: nothing yet if the launch is open, else believed only when seen twice."""
+    launch = operations.state_of(connection, operation_name("launch", attempt.job, attempt.number))
+    if launch != "done":
+        return None
+    if attempt.missing_since is None:
+        jobs.change_attempt(connection, attempt.job, attempt.number, missing_since=seen.at)
+        return None
+    if seen.at - attempt.missing_since < MISSING_GRACE:
+        return None
+    return NothingRuns("its pods vanished")
+
+
+def _started(fleet: Fleet, attempt: AttemptRow, pods: list[PodSeen], wanted: int, at: datetime) -> Event | None:
+    up = [p for p in pods if p.phase in (Phase.RUNNING, Phase.SUCCEEDED)]
+    if len(up) == wanted:
+        return AllStarted()
+    if at - attempt.decided_at > fleet.recovery.start_timeout:
+        late = tuple(sorted({p.node for p in pods if p.phase is Phase.PENDING}))
+        return Disturbed(f"not all pods ran after {fleet.recovery.start_timeout.total_seconds():g} s", late)
+    return None

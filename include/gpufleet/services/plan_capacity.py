@@ -1,0 +1,181 @@
+"""Buys what pending jobs need when nothing else will place them, and gives back what stands idle.
+
+Demand to buy for: jobs past `buy_after` whose reason a purchase could cure; a quota-blocked job never buys.
+Machines bought but not ready count as there. One purchase a tick for a job; a spent budget buys nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Final
+
+from sqlalchemy import Connection
+
+from gpufleet.model.capacity import CapacityType, Offering
+from gpufleet.model.catalogue import gpu_model
+from gpufleet.model.hardware import Device, Node, NodeState
+from gpufleet.model.plan import Reason
+from gpufleet.model.snapshot import Snapshot
+from gpufleet.model.workload import Job
+from gpufleet.procurement.choose import Places, Purchase, allowed, cheapest
+from gpufleet.scheduling import run_pass as decide
+from gpufleet.services.fleet import Fleet
+from gpufleet.store import jobs, ledger, operations, places, world
+from gpufleet.store.snapshots import read_snapshot
+
+CURABLE: Final = {
+    Reason.NOT_ENOUGH,
+    Reason.FRAGMENTED,
+    Reason.TOPOLOGY,
+    Reason.CAPACITY_TYPE,
+    Reason.NO_SUCH_MODEL,
+    Reason.TOO_LARGE,
+}
+NANO: Final = 1_000_000_000
+PRICE_VALID: Final = timedelta(hours=1)
+"""An older price buys nothing."""
+
+
+def plan_capacity(fleet: Fleet) -> None:
+    """Decide purchases and releases as operations."""
+    if not fleet.clouds:
+        return
+    now = fleet.clock.now()
+    with fleet.database.read() as connection:
+        snapshot = read_snapshot(connection, now, fleet.recovery.observation_stale_after)
+        wanted = _wanted(connection, fleet, now)
+        on_sale = [
+            (o, not_before) for o, fetched, not_before in world.offerings(connection) if now - fetched < PRICE_VALID
+        ]
+        room = _room(connection, fleet)
+        coming = _coming(connection, snapshot)
+    for job in wanted:
+        usable = tuple(o for o, not_before in on_sale if allowed(o, job, now, not_before))
+        bought = cheapest(job, usable, _what_if(fleet, snapshot, coming, job), room) if usable else None
+        if bought is not None and not _placed(fleet, snapshot, coming, job):
+            _decide_purchase(fleet, bought, now)
+            break  # what was bought changes the next job's question
+    _release_idle(fleet, now)
+
+
+def _wanted(connection: Connection, fleet: Fleet, now: datetime) -> list[Job]:
+    verdicts = jobs.verdicts(connection)
+    return [
+        row.job
+        for row in jobs.live(connection)
+        if row.state == "pending"
+        and row.waiting_since is not None
+        and now - row.waiting_since >= fleet.buying.buy_after
+        and row.job.id in verdicts
+        and verdicts[row.job.id].reason in CURABLE
+        and not operations.open_on(connection, f"buy/{row.job.id}")
+    ]
+
+
+def _room(connection: Connection, fleet: Fleet) -> Fraction:
+    """What may still be spent per hour."""
+    spent = Fraction(sum(i.price_nano for i in world.instances(connection)), NANO)
+    return Fraction(fleet.buying.max_hourly) - spent
+
+
+def _coming(connection: Connection, snapshot: Snapshot) -> tuple[Node, ...]:
+    """Nodes that were bought and have not joined yet."""
+    there = {n.instance for n in snapshot.nodes}
+    offerings = {o.name: o for o, _, _ in world.offerings(connection)}
+    return tuple(
+        _node(offerings[i.offering], i.name)
+        for i in world.instances(connection)
+        if i.state == "pending" and i.name not in there and i.offering in offerings
+    )
+
+
+def _node(offering: Offering, name: str) -> Node:
+    """The node an instance of this offering will be, as far as its offering tells."""
+    model = gpu_model(offering.model)
+    position = tuple(offering.position) or (offering.zone,)
+    return Node(
+        name=name,
+        model=model,
+        devices=tuple(map(Device, range(offering.gpus))),
+        position=position,
+        capacity=offering.capacity,
+        link=model.link,
+        state=NodeState.READY,
+        instance=name,
+        provider=offering.cloud,
+        region=offering.region,
+    )
+
+
+def _what_if(fleet: Fleet, snapshot: Snapshot, coming: tuple[Node, ...], job: Job) -> Places:
+    def placed_with(offering: Offering, count: int) -> bool:
+        more = tuple(_node(offering, f"what-if-{n}") for n in range(count))
+        return _placed(fleet, snapshot, coming + more, job)
+
+    return placed_with
+
+
+def _placed(fleet: Fleet, snapshot: Snapshot, more: tuple[Node, ...], job: Job) -> bool:
+    """Whether a pass with these nodes beside would start the job."""
+    plan = decide(replace(snapshot, nodes=snapshot.nodes + more), fleet.scheduling, snapshot.at)
+    return any(p.job == job.id and not p.after for p in plan.placements)
+
+
+def _decide_purchase(fleet: Fleet, purchase: Purchase, now: datetime) -> None:
+    with fleet.database.write() as connection:
+        row = jobs.get(connection, purchase.job)
+        if row is None or row.state != "pending":
+            return
+        waiting = row.waiting_since or now
+        token = f"{fleet.id}-{purchase.job}-{int(waiting.timestamp())}-{purchase.offering.name}"
+        operations.decide(
+            connection,
+            now,
+            kind="buy",
+            target=f"buy/{purchase.job}",
+            name=f"buy/{token}",
+            args={
+                "cloud": purchase.offering.cloud,
+                "offering": purchase.offering.name,
+                "count": purchase.count,
+                "token": token,
+                "job": purchase.job,
+            },
+        )
+        detail = f"{purchase.count} x {purchase.offering.name} at {float(purchase.hourly):.2f}/h for {purchase.job}"
+        ledger.audit(connection, now, "procurement", "buy", purchase.offering.name, detail)
+
+
+# ------------------------------------------------------------------ giving back
+
+
+def _release_idle(fleet: Fleet, now: datetime) -> None:
+    """Bought machines with nothing on them for `idle_for` go back; reserved and owned ones stay."""
+    with fleet.database.write() as connection:
+        busy = {p.node for pods in places.live_places(connection).values() for p in pods}
+        clouds = {i.name: i.cloud for i in world.instances(connection) if i.state == "ready"}
+        for row in world.node_rows(connection):
+            instance = row.facts.get("instance")
+            if instance not in clouds or row.facts["capacity"] not in (CapacityType.SPOT, CapacityType.ON_DEMAND):
+                continue
+            if row.name in busy:
+                if row.idle_since is not None:
+                    world.set_idle(connection, row.name, None)
+            elif row.idle_since is None:
+                world.set_idle(connection, row.name, now)
+            elif now - row.idle_since >= fleet.buying.idle_for and row.state == NodeState.READY:
+                _decide_release(connection, clouds[instance], instance, row.name, now)
+
+
+def _decide_release(connection: Connection, cloud: str, instance: str, node: str, now: datetime) -> None:
+    operations.decide(
+        connection,
+        now,
+        kind="release",
+        target=f"instance/{instance}",
+        name=f"release/{instance}",
+        args={"cloud": cloud, "instance": instance},
+    )
+    ledger.audit(connection, now, "procurement", "release", instance, f"{node} stood idle")

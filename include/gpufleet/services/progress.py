@@ -1,0 +1,61 @@
+"""Reads what running jobs say of themselves in the checkpoint store, outside any transaction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from gpufleet.checkpoints import store as checkpoints
+from gpufleet.errors import GpufleetError
+from gpufleet.services.fleet import Fleet
+from gpufleet.store import jobs
+from gpufleet.store import schema as t
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRead:
+    """(job, attempt, progress as JSON) for every running job that has any."""
+
+    found: tuple[tuple[str, int, dict[str, Any]], ...]
+
+    def write(self, connection: Connection) -> None:
+        """Keep the latest on the job, and every save it names in the list of checkpoints."""
+        for job_id, attempt, progress in self.found:
+            jobs.change(connection, job_id, progress=progress)
+            if save := progress.get("last_save"):
+                _note_save(connection, job_id, attempt, save)
+
+
+def read_progress(fleet: Fleet) -> ProgressRead:
+    """One small file per running attempt; a file that is not there or cannot be read is no news."""
+    with fleet.database.read() as connection:
+        attempts = jobs.live_attempts(connection)
+    found = []
+    for attempt in attempts:
+        if attempt.state == "starting" and attempt.running_at is None:
+            continue
+        try:
+            progress = checkpoints.read_progress(fleet.checkpoints_url, attempt.job, attempt.number)
+        except GpufleetError:
+            continue  # half-written or unreachable now: the next look has it
+        if progress is not None:
+            found.append((attempt.job, attempt.number, _plain(progress)))
+    return ProgressRead(tuple(found))
+
+
+def _plain(progress: Any) -> dict[str, Any]:
+    return asdict(progress) if is_dataclass(progress) and not isinstance(progress, type) else dict(progress)
+
+
+def _note_save(connection: Connection, job_id: str, attempt: int, save: dict[str, Any]) -> None:
+    key = (t.checkpoint.c.job == job_id, t.checkpoint.c.attempt == attempt, t.checkpoint.c.step == save["step"])
+    if connection.execute(select(t.checkpoint.c.step).where(*key)).first() is None:
+        at = datetime.fromisoformat(save["at"])
+        connection.execute(
+            insert(t.checkpoint).values(
+                job=job_id, attempt=attempt, step=save["step"], at=at, bytes=save.get("bytes", 0)
+            )
+        )

@@ -1,0 +1,67 @@
+"""The heartbeat: observe, reconcile, pass, apply. Callers coalesce: one holds the lease, the others are served by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from gpufleet.services.apply_operations import apply_operations
+from gpufleet.services.ask_saves import ask_saves
+from gpufleet.services.fleet import Fleet
+from gpufleet.services.observe import observe
+from gpufleet.services.plan_capacity import plan_capacity
+from gpufleet.services.reconcile import reconcile
+from gpufleet.services.run_pass import run_pass
+from gpufleet.store import leases
+
+TICK: Final = "tick"
+LEASE: Final = timedelta(seconds=30)
+"""A holder that has not come round in this time is dead; every round renews it."""
+ROUNDS: Final = 20
+"""Rounds one caller makes for others before it leaves the rest to the next caller."""
+
+
+def tick(fleet: Fleet) -> bool:
+    """Serve every call made until now, this one included; False when another process is at it and will serve us."""
+    with fleet.database.write() as connection:
+        leases.raise_wanted(connection)
+        if not leases.take(connection, TICK, fleet.process, fleet.clock.now(), LEASE):
+            return False
+    try:
+        _rounds(fleet)
+    except BaseException:
+        with fleet.database.write() as connection:
+            leases.give_back(connection, TICK, fleet.process)
+        raise
+    return True
+
+
+def _rounds(fleet: Fleet) -> None:
+    for _ in range(ROUNDS):
+        with fleet.database.write() as connection:
+            wanted, _done = leases.counters(connection)
+            leases.take(connection, TICK, fleet.process, fleet.clock.now(), LEASE)
+        one_round(fleet)
+        with fleet.database.write() as connection:
+            leases.set_done(connection, wanted)
+            if leases.finish(connection, TICK, fleet.process):
+                return
+    with fleet.database.write() as connection:
+        leases.give_back(connection, TICK, fleet.process)
+
+
+def one_round(fleet: Fleet) -> None:
+    """Look, mend, decide, act; then look once more if anything was done, so callers see its result."""
+    looks = observe(fleet)
+    reconcile(fleet, looks)
+    ask_saves(fleet)
+    run_pass(fleet)
+    plan_capacity(fleet)
+    if apply_operations(fleet):
+        observe(fleet)
+
+
+def served(fleet: Fleet, wanted: int) -> bool:
+    """Whether a call counted as `wanted` has been served."""
+    with fleet.database.read() as connection:
+        return leases.counters(connection)[1] >= wanted

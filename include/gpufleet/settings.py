@@ -1,0 +1,220 @@
+"""Config files to typed settings. An unknown key, or a wrong value, is an error that names file and key.
+
+`GPUFLEET_HOME` is the folder of one fleet: its config files, its SQLite database unless `GPUFLEET_DATABASE_URL` names
+another, its sandbox. There is no default home and no default world: both are always asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from gpufleet.errors import Invalid
+from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
+from gpufleet.model.tenancy import Member, Queue, Role, Team
+from gpufleet.units import GpuAmount, duration
+
+M = TypeVar("M", bound=BaseModel)
+
+Duration = Annotated[timedelta, BeforeValidator(lambda v: duration(v) if isinstance(v, str) else v)]
+
+
+class Strict(BaseModel):
+    """Nothing unknown, nothing changed after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class World(Strict):
+    """A cluster or a cloud: its name, and which kind it is."""
+
+    name: str
+    kind: Literal["sandbox"]
+
+
+class Checkpoints(Strict):
+    url: str = ""
+    """fsspec URL of the store; default: the folder `checkpoints` of the home."""
+
+
+class Scheduling(Strict):
+    ageing_bound: Duration = SchedulingPolicy().ageing_bound
+
+
+class Buying(Strict):
+    buy_after: Duration = BuyingPolicy().buy_after
+    idle_for: Duration = BuyingPolicy().idle_for
+    max_hourly: int = Field(default=0, ge=0)
+
+
+class Recovery(Strict):
+    start_timeout: Duration = RecoveryPolicy().start_timeout
+    observation_stale_after: Duration = RecoveryPolicy().observation_stale_after
+    node_grace: Duration = RecoveryPolicy().node_grace
+    max_failures: int = Field(default=RecoveryPolicy().max_failures, ge=1)
+    node_backoff: Duration = RecoveryPolicy().node_backoff
+
+
+class FleetFile(Strict):
+    """fleet.yaml."""
+
+    version: Literal[1]
+    fleet: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
+    clusters: tuple[World, ...]
+    clouds: tuple[World, ...] = ()
+    checkpoints: Checkpoints = Checkpoints()
+    scheduling: Scheduling = Scheduling()
+    buying: Buying = Buying()
+    recovery: Recovery = Recovery()
+    portal_url: str = ""
+    banner: str = ""
+
+
+Amounts = dict[str, float | int]
+
+
+class QueueEntry(Strict):
+    name: str
+    parent: str | None = None
+    deserved: Amounts = {}
+    limit: Amounts = {}
+    weight: float = Field(default=1.0, ge=0)
+    min_runtime: Duration = timedelta(0)
+
+
+class MemberEntry(Strict):
+    login: str
+    role: Role = Role.MEMBER
+
+
+class TeamEntry(Strict):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    queue: str
+    projects: tuple[str, ...] = Field(min_length=1)
+    members: tuple[MemberEntry, ...] = ()
+    dags: tuple[str, ...] = ()
+    namespace: str = ""
+
+
+class TeamsFile(Strict):
+    """teams.yaml."""
+
+    version: Literal[1]
+    queues: tuple[QueueEntry, ...]
+    teams: tuple[TeamEntry, ...]
+
+    @model_validator(mode="after")
+    def _queues_exist(self) -> TeamsFile:
+        names = {q.name for q in self.queues}
+        parents = {q.parent for q in self.queues}
+        for team in self.teams:
+            if team.queue not in names:
+                raise ValueError(f"team '{team.name}' names queue '{team.queue}', which is not in queues")
+            if team.queue in parents:
+                raise ValueError(
+                    f"team '{team.name}' names queue '{team.queue}', which is a parent; only leaf queues take jobs"
+                )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a fleet is configured with."""
+
+    home: Path
+    database_url: str
+    file: FleetFile
+    teams: tuple[Team, ...]
+    queues: tuple[Queue, ...]
+    rates: dict[str, Any]
+
+    @property
+    def checkpoints_url(self) -> str:
+        return self.file.checkpoints.url or str(self.home / "checkpoints")
+
+
+def home_from(environment: Mapping[str, str], given: str | None = None) -> Path:
+    """The home that was asked for; raises Invalid that says what to set."""
+    text = given or environment.get("GPUFLEET_HOME", "")
+    if not text:
+        raise Invalid(
+            "No fleet is named: set GPUFLEET_HOME to its folder (make demo and make up print the line), or give --home."
+        )
+    home = Path(text).expanduser().resolve()
+    if not (home / "fleet.yaml").is_file():
+        raise Invalid(f"{home} has no fleet.yaml; GPUFLEET_HOME must be the folder of a fleet.")
+    return home
+
+
+def load_settings(home: Path, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the files of a home; raises Invalid naming file and key."""
+    file = _load(home / "fleet.yaml", FleetFile)
+    teams = _load(home / "teams.yaml", TeamsFile)
+    return Settings(
+        home=home,
+        database_url=environment.get("GPUFLEET_DATABASE_URL") or f"sqlite:///{home / 'gpufleet.db'}",
+        file=file,
+        teams=tuple(map(_team, teams.teams)),
+        queues=tuple(map(_queue, teams.queues)),
+        rates=_yaml(home / "rates.yaml") if (home / "rates.yaml").is_file() else {},
+    )
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise Invalid(f"{path} is missing.") from None
+    except yaml.YAMLError as e:
+        raise Invalid(f"{path} is not YAML: {str(e).splitlines()[0]}.") from None
+    if not isinstance(value, dict):
+        raise Invalid(f"{path} must be a mapping of keys.")
+    return value
+
+
+def _load(path: Path, kind: type[M]) -> M:
+    try:
+        return kind.model_validate(_yaml(path))
+    except ValidationError as e:
+        first = e.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        what = (
+            "is not a known key" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
+        )
+        raise Invalid(f"{path}: {key + ': ' if key else ''}{what}.") from None
+
+
+def _amounts(amounts: Amounts) -> tuple[tuple[str, GpuAmount], ...]:
+    return tuple((model, GpuAmount.milli(round(value * 1000))) for model, value in sorted(amounts.items()))
+
+
+def _queue(entry: QueueEntry) -> Queue:
+    return Queue(
+        entry.name, entry.parent, _amounts(entry.deserved), _amounts(entry.limit), entry.weight, entry.min_runtime
+    )
+
+
+def _team(entry: TeamEntry) -> Team:
+    members = tuple(Member(m.login, m.role) for m in entry.members)
+    return Team(
+        entry.name, entry.queue, entry.projects, members, entry.dags, entry.namespace or f"gpufleet-{entry.name}"
+    )
+
+
+def scheduling_policy(file: FleetFile) -> SchedulingPolicy:
+    return SchedulingPolicy(**file.scheduling.model_dump())
+
+
+def buying_policy(file: FleetFile) -> BuyingPolicy:
+    return BuyingPolicy(**file.buying.model_dump())
+
+
+def recovery_policy(file: FleetFile) -> RecoveryPolicy:
+    return RecoveryPolicy(**file.recovery.model_dump())

@@ -1,0 +1,59 @@
+"""Frozen facts to JSON columns and back. The model knows nothing of this; a field added there with a default still reads old rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from gpufleet.model.capacity import Offering
+from gpufleet.model.catalogue import gpu_model
+from gpufleet.model.hardware import Node
+from gpufleet.model.workload import Job
+
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
+
+
+def dump(fact: Any) -> Any:
+    """JSON-ready value of any frozen fact."""
+    return _adapter(type(fact)).dump_python(fact, mode="json")
+
+
+def load(kind: type[T], value: Any) -> T:
+    """The fact of that kind out of its JSON value; raises pydantic's ValidationError when the row is not one."""
+    return _adapter(kind).validate_python(value)
+
+
+def dump_job(job: Job) -> Any:
+    return dump(job)
+
+
+def load_job(value: Any) -> Job:
+    return load(Job, value)
+
+
+def dump_node(node: Node) -> Any:
+    """The GPU model is kept by name: its tables belong to the catalogue, not to a row."""
+    bare = replace(node, model=replace(node.model, profiles=(), aliases=()))
+    return dump(bare) | {"model": node.model.name}
+
+
+def load_node(value: Any) -> Node:
+    model = gpu_model(value["model"])
+    bare = dump(replace(model, profiles=(), aliases=()))
+    return replace(load(Node, {**value, "model": bare}), model=model)
+
+
+def dump_offering(offering: Offering) -> Any:
+    return dump(offering)
+
+
+def load_offering(value: Any) -> Offering:
+    return load(Offering, value)

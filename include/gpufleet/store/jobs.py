@@ -1,0 +1,226 @@
+"""Jobs, their attempts and places, the claims of Airflow tries, and the latest verdict on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from gpufleet.model.plan import Waiting
+from gpufleet.model.snapshot import PodPlace
+from gpufleet.model.workload import Job, Whole
+from gpufleet.store import schema as t
+from gpufleet.store.codec import dump_job, load_job
+from gpufleet.store.places import place_rows
+
+ENDED = ("succeeded", "failed", "cancelled")
+"""States a job never leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job and where it stands. `state`: pending, starting, running, stopping, succeeded, failed, cancelled.
+
+    `intent` says what follows when a stopping attempt has ended: run, requeue, cancel or fail.
+    """
+
+    job: Job
+    state: str
+    intent: str
+    reason: str
+    failures: int
+    not_before: datetime | None
+    not_on: tuple[str, ...]
+    waiting_since: datetime | None
+    ended_at: datetime | None
+    save_request: int
+    save_asked_at: datetime | None
+    progress: dict[str, Any] | None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One try at running a job on real places; `state`: starting, running, stopping, ended."""
+
+    job: str
+    number: int
+    state: str
+    cluster: str
+    decided_at: datetime
+    running_at: datetime | None
+    stopping_at: datetime | None
+    ended_at: datetime | None
+    end_reason: str
+    interruption: str | None
+    missing_since: datetime | None
+
+
+def _job_row(row: Row[Any]) -> JobRow:
+    # the columns win over the spec: priority may have been changed since
+    job = replace(load_job(row.spec), priority=row.priority)
+    return JobRow(
+        job,
+        row.state,
+        row.intent,
+        row.reason,
+        row.failures,
+        row.not_before,
+        tuple(row.not_on),
+        row.waiting_since,
+        row.ended_at,
+        row.save_request,
+        row.save_asked_at,
+        row.progress,
+    )
+
+
+def add_job(connection: Connection, job: Job) -> None:
+    connection.execute(
+        insert(t.job).values(
+            id=job.id,
+            name=job.name,
+            team=job.team,
+            project=job.project,
+            queue=job.queue,
+            kind=job.kind.value,
+            priority=job.priority,
+            spec=dump_job(job),
+            submitted_by=job.submitted_by,
+            submitted_at=job.submitted_at,
+            state="pending",
+            intent="run",
+            reason="",
+            failures=0,
+            not_on=[],
+            waiting_since=job.submitted_at,
+            save_request=0,
+        )
+    )
+
+
+def get(connection: Connection, job_id: str) -> JobRow | None:
+    row = connection.execute(select(t.job).where(t.job.c.id == job_id)).first()
+    return _job_row(row) if row else None
+
+
+def find(connection: Connection, text: str) -> tuple[str, ...]:
+    """Ids of the jobs a person may mean: the exact id, else every id that begins so, else every job of that name."""
+    for query in (t.job.c.id == text, t.job.c.id.startswith(text, autoescape=True), t.job.c.name == text):
+        ids = tuple(connection.execute(select(t.job.c.id).where(query).order_by(t.job.c.submitted_at)).scalars())
+        if ids:
+            return ids
+    return ()
+
+
+def live(connection: Connection) -> tuple[JobRow, ...]:
+    """Every job that has not ended, oldest first."""
+    query = select(t.job).where(t.job.c.state.not_in(ENDED)).order_by(t.job.c.submitted_at, t.job.c.id)
+    return tuple(map(_job_row, connection.execute(query)))
+
+
+def recent(connection: Connection, limit: int = 200) -> tuple[JobRow, ...]:
+    """The newest jobs, live ones first."""
+    over = t.job.c.state.in_(ENDED)
+    query = select(t.job).order_by(over, t.job.c.submitted_at.desc(), t.job.c.id).limit(limit)
+    return tuple(map(_job_row, connection.execute(query)))
+
+
+def count_by_state(connection: Connection) -> dict[str, int]:
+    return {
+        r.state: r.n for r in connection.execute(select(t.job.c.state, func.count().label("n")).group_by(t.job.c.state))
+    }
+
+
+def change(connection: Connection, job_id: str, **values: Any) -> None:
+    connection.execute(update(t.job).where(t.job.c.id == job_id).values(**values))
+
+
+def attempts(connection: Connection, job_id: str) -> tuple[AttemptRow, ...]:
+    query = select(t.attempt).where(t.attempt.c.job == job_id).order_by(t.attempt.c.number)
+    return tuple(AttemptRow(*row) for row in connection.execute(query))
+
+
+def live_attempts(connection: Connection) -> tuple[AttemptRow, ...]:
+    query = select(t.attempt).where(t.attempt.c.state != "ended").order_by(t.attempt.c.job)
+    return tuple(AttemptRow(*row) for row in connection.execute(query))
+
+
+def live_attempt(connection: Connection, job_id: str) -> AttemptRow | None:
+    row = connection.execute(select(t.attempt).where(t.attempt.c.job == job_id, t.attempt.c.state != "ended")).first()
+    return AttemptRow(*row) if row else None
+
+
+def add_attempt(
+    connection: Connection, job: Job, cluster: str, places: tuple[PodPlace, ...], marks: dict[int, str], now: datetime
+) -> int:
+    """Write a new attempt and its assignments; the database refuses a second live one, and a device given twice."""
+    last = connection.execute(select(func.max(t.attempt.c.number)).where(t.attempt.c.job == job.id)).scalar()
+    number = int(last or 0) + 1
+    connection.execute(
+        insert(t.attempt).values(
+            job=job.id, number=number, state="starting", cluster=cluster, decided_at=now, end_reason=""
+        )
+    )
+    for place in places:
+        mark = marks.get(place.rank, "guaranteed")
+        for values in place_rows(place):
+            connection.execute(
+                insert(t.assignment).values(job=job.id, attempt=number, quota_mark=mark, live=True, **values)
+            )
+    return number
+
+
+def change_attempt(connection: Connection, job_id: str, number: int, **values: Any) -> None:
+    connection.execute(
+        update(t.attempt).where(t.attempt.c.job == job_id, t.attempt.c.number == number).values(**values)
+    )
+
+
+def set_verdicts(connection: Connection, waiting: tuple[Waiting, ...], now: datetime) -> None:
+    """The latest reason for each waiting job; jobs that wait no more lose theirs."""
+    connection.execute(delete(t.verdict))
+    rows = [
+        {
+            "job": w.job,
+            "position": w.position,
+            "queue_position": w.queue_position,
+            "reason": w.reason.value,
+            "detail": w.detail,
+            "unblock": w.unblock,
+            "at": now,
+        }
+        for w in waiting
+    ]
+    if rows:
+        connection.execute(insert(t.verdict), rows)
+
+
+def verdicts(connection: Connection) -> dict[str, Row[Any]]:
+    return {r.job: r for r in connection.execute(select(t.verdict))}
+
+
+def pods_of(job: Job) -> tuple[tuple[int, int], ...]:
+    """(pod set, rank) of each pod, ranks over the whole job."""
+    sets = [index for index, pod_set in enumerate(job.pod_sets) for _ in range(pod_set.count)]
+    return tuple((pod_set, rank) for rank, pod_set in enumerate(sets))
+
+
+def gpus_asked(job: Job) -> str:
+    """The demand in a few words, for people: `2 x 8 GPUs`, `3 x 9 GiB slice`, `0.5 share`."""
+    words = []
+    for pod_set in job.pod_sets:
+        demand = pod_set.demand
+        if isinstance(demand, Whole):
+            text = f"{demand.gpus} GPU{'s' if demand.gpus != 1 else ''}"
+        elif hasattr(demand, "milli"):
+            text = f"{demand.milli / 1000:g} share"
+        else:
+            text = demand.profile or f"{demand.memory_mib / 1024:g} GiB slice"
+        words.append(f"{pod_set.count} x {text}")
+    return " + ".join(words)

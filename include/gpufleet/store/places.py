@@ -1,0 +1,112 @@
+"""Where pods are: one `assignment` row per device, slice or share a pod holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
+
+from gpufleet.model.hardware import MigInstance
+from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
+from gpufleet.store import schema as t
+
+Pods = dict[tuple[str, int], tuple[PodPlace, ...]]
+"""(job, attempt) -> its pods' places, by rank."""
+
+
+def place_rows(place: PodPlace) -> Iterator[dict[str, Any]]:
+    """The assignment values of one pod."""
+    pod = {
+        "pod_set": place.pod_set,
+        "rank": place.rank,
+        "node": place.node,
+        "cpu": place.cpu,
+        "host_memory_mib": place.memory_mib,
+    }
+    for gpu in place.gpus:
+        yield pod | {"kind": "whole", "gpu": gpu, "start": -1}
+    for held in place.slices:
+        yield pod | {"kind": "slice", "gpu": held.gpu, "profile": held.instance.profile, "start": held.instance.start}
+    for share in place.shares:
+        yield pod | {
+            "kind": "share",
+            "gpu": share.gpu,
+            "milli": share.milli,
+            "memory_mib": share.memory_mib,
+            "start": -1,
+        }
+
+
+def _pod(rows: list[Row[Any]]) -> PodPlace:
+    first = rows[0]
+    return PodPlace(
+        pod_set=first.pod_set,
+        rank=first.rank,
+        node=first.node,
+        gpus=tuple(r.gpu for r in rows if r.kind == "whole"),
+        slices=tuple(SliceOn(r.gpu, MigInstance(r.start, r.profile)) for r in rows if r.kind == "slice"),
+        shares=tuple(ShareOn(r.gpu, r.milli, r.memory_mib) for r in rows if r.kind == "share"),
+        cpu=first.cpu,
+        memory_mib=first.host_memory_mib,
+    )
+
+
+def pods(rows: Iterable[Row[Any]]) -> Pods:
+    """Assignment rows gathered into pods."""
+    by_pod: dict[tuple[str, int, int], list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        by_pod[row.job, row.attempt, row.rank].append(row)
+    found: dict[tuple[str, int], list[PodPlace]] = defaultdict(list)
+    for (job, attempt, _rank), held in sorted(by_pod.items()):
+        found[job, attempt].append(_pod(held))
+    return {key: tuple(places) for key, places in found.items()}
+
+
+def live_places(connection: Connection) -> Pods:
+    """Every place that is held now."""
+    a = t.assignment
+    return pods(
+        connection.execute(select(a).where(a.c.live).order_by(a.c.job, a.c.attempt, a.c.rank, a.c.gpu, a.c.start))
+    )
+
+
+def places_of(connection: Connection, job_id: str, attempt: int) -> tuple[PodPlace, ...]:
+    """The places of one attempt, held or given back."""
+    a = t.assignment
+    rows = connection.execute(
+        select(a).where(a.c.job == job_id, a.c.attempt == attempt).order_by(a.c.rank, a.c.gpu, a.c.start)
+    )
+    return pods(rows).get((job_id, attempt), ())
+
+
+def unmetered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
+    """Assignments of a pod for which no `allocated` event was written yet."""
+    a = t.assignment
+    query = select(a).where(a.c.job == job_id, a.c.attempt == attempt, a.c.rank == rank, a.c.allocated_at.is_(None))
+    return tuple(connection.execute(query.order_by(a.c.id)))
+
+
+def held_and_metered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
+    """Assignments of a pod with an `allocated` event and no `released` one."""
+    a = t.assignment
+    query = select(a).where(
+        a.c.job == job_id,
+        a.c.attempt == attempt,
+        a.c.rank == rank,
+        a.c.allocated_at.is_not(None),
+        a.c.released_at.is_(None),
+    )
+    return tuple(connection.execute(query.order_by(a.c.id)))
+
+
+def mark(connection: Connection, assignment_id: int, **values: datetime | bool) -> None:
+    connection.execute(update(t.assignment).where(t.assignment.c.id == assignment_id).values(**values))
+
+
+def give_back(connection: Connection, job_id: str, attempt: int) -> None:
+    """The places of an ended attempt are free."""
+    a = t.assignment
+    connection.execute(update(a).where(a.c.job == job_id, a.c.attempt == attempt, a.c.live).values(live=False))

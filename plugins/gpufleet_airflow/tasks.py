@@ -1,0 +1,71 @@
+"""What the tasks of our own DAGs call: one service each, a small JSON-ready answer."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def _fleet() -> Any:
+    import os
+
+    from gpufleet.bootstrap import fleet_from
+
+    return fleet_from(os.environ)
+
+
+def tick() -> dict[str, int]:
+    """One tick (or served by whoever is at it); how many jobs are in which state."""
+    from gpufleet.services.prompt_tick import prompt_tick
+    from gpufleet.store import jobs
+
+    fleet = _fleet()
+    prompt_tick(fleet)
+    with fleet.database.read() as connection:
+        return jobs.count_by_state(connection)
+
+
+def cancel_ended_claims() -> list[str]:
+    """Ask Airflow about every live claim; cancel the jobs of tries that are over. The road that needs nobody awake."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    from gpufleet.services.change_job import cancel_claim, live_claims
+
+    fleet = _fleet()
+    by_dag: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for claim in live_claims(fleet):
+        by_dag[claim.dag_id, claim.task_id].append(claim)
+    cancelled = []
+    for (dag_id, task_id), claims in sorted(by_dag.items()):
+        runs = sorted({c.run_id for c in claims})
+        states = RuntimeTaskInstance.get_task_states(dag_id=dag_id, task_ids=[task_id], run_ids=runs)
+        for claim in claims:
+            state = _state(states, claim)
+            if state in ("success", "failed", "skipped", "removed") and cancel_claim(fleet, claim, f"its Airflow task is {state}"):
+                cancelled.append(claim.key)
+    return cancelled
+
+
+def _state(states: dict[str, Any], claim: Any) -> str | None:
+    """The state of the claim's task: keys are task ids, with `_<map index>` behind mapped ones."""
+    of_run = states.get(claim.run_id, {})
+    key = claim.task_id if claim.map_index < 0 else f"{claim.task_id}_{claim.map_index}"
+    value = of_run.get(key)
+    return None if value is None else str(getattr(value, "value", value))
+
+
+def sweep_checkpoints() -> dict[str, list[str]]:
+    """Ask, prune, name the stale."""
+    from gpufleet.services.sweep_checkpoints import sweep_checkpoints
+
+    return sweep_checkpoints(_fleet())
+
+
+def settle_day(day: str) -> dict[str, Any]:
+    """Publish one finance day as provisional."""
+    from gpufleet.services.settle_day import settle_day
+
+    return settle_day(_fleet(), day)

@@ -1,0 +1,37 @@
+"""The only file Airflow loads from this folder: the portal, its menu entries, links and the listener."""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from gpufleet_airflow.links import JobLink, LogsLink
+from gpufleet_airflow.listener import CancelOnMark
+
+log = logging.getLogger(__name__)
+
+
+class GpufleetPlugin(AirflowPlugin):
+    name = "gpufleet"
+    listeners = [CancelOnMark()]
+    operator_extra_links = [JobLink(), LogsLink()]
+    external_views = [
+        {"name": "GPU fleet", "href": "gpufleet/", "destination": "nav", "nav_top_level": True, "url_route": "gpufleet"},
+        {
+            "name": "GPU job", "href": "gpufleet/task?dag={DAG_ID}&run={RUN_ID}&task={TASK_ID}&map_index={MAP_INDEX}",
+            "destination": "task_instance", "url_route": "gpufleet-task",
+        },
+    ]
+
+    @cached_property
+    def fastapi_apps(self) -> list[dict[str, Any]]:
+        """Built in the API server only, and a fault here must never stop it."""
+        try:
+            from gpufleet_airflow.portal import app
+        except Exception:
+            log.exception("the gpufleet portal is disabled")
+            return []
+        return [{"app": app, "url_prefix": "/gpufleet", "name": "gpufleet portal"}]

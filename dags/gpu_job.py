@@ -18,7 +18,9 @@ from gpufleet_airflow.operators.gpu_job import GpuJobOperator
 
 
 def text(default: str | None, title: str, about: str, **more: Any) -> Param:
-    return Param(default, type=["null", "string"] if default is None else "string", title=title, description=about, **more)
+    return Param(
+        default, type=["null", "string"] if default is None else "string", title=title, description=about, **more
+    )
 
 
 def number(default: float | None, title: str, about: str, **more: Any) -> Param:

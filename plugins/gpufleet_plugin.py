@@ -19,10 +19,18 @@ class GpufleetPlugin(AirflowPlugin):
     listeners = [CancelOnMark()]
     operator_extra_links = [JobLink(), LogsLink()]
     external_views = [
-        {"name": "GPU fleet", "href": "gpufleet/", "destination": "nav", "nav_top_level": True, "url_route": "gpufleet"},
         {
-            "name": "GPU job", "href": "gpufleet/task?dag={DAG_ID}&run={RUN_ID}&task={TASK_ID}&map_index={MAP_INDEX}",
-            "destination": "task_instance", "url_route": "gpufleet-task",
+            "name": "GPU fleet",
+            "href": "gpufleet/",
+            "destination": "nav",
+            "nav_top_level": True,
+            "url_route": "gpufleet",
+        },
+        {
+            "name": "GPU job",
+            "href": "gpufleet/task?dag={DAG_ID}&run={RUN_ID}&task={TASK_ID}&map_index={MAP_INDEX}",
+            "destination": "task_instance",
+            "url_route": "gpufleet-task",
         },
     ]
 

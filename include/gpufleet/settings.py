@@ -78,11 +78,13 @@ class FleetFile(Strict):
 
 
 Amounts = dict[str, float | int]
+ROOT = "root"
+"""The queue above all others; it is there by itself."""
 
 
 class QueueEntry(Strict):
     name: str
-    parent: str | None = None
+    parent: str = ROOT
     deserved: Amounts = {}
     limit: Amounts = {}
     weight: float = Field(default=1.0, ge=0)
@@ -113,6 +115,11 @@ class TeamsFile(Strict):
     @model_validator(mode="after")
     def _queues_exist(self) -> TeamsFile:
         names = {q.name for q in self.queues}
+        if ROOT in names:
+            raise ValueError(f"queue '{ROOT}' is there by itself; leave it out")
+        for queue in self.queues:
+            if queue.parent not in names | {ROOT}:
+                raise ValueError(f"queue '{queue.name}' names parent '{queue.parent}', which is not in queues")
         parents = {q.parent for q in self.queues}
         for team in self.teams:
             if team.queue not in names:

@@ -130,5 +130,7 @@ def door() -> Door:
 
     connection = BaseHook.get_connection(CONNECTION)
     if not connection.host or not connection.password:
-        raise Invalid(f"The Airflow connection '{CONNECTION}' needs the portal's address as host and the team's token as password.")
+        raise Invalid(
+            f"The Airflow connection '{CONNECTION}' needs the portal's address as host and the team's token as password."
+        )
     return PortalDoor(connection.host, connection.password)

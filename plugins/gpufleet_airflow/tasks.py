@@ -44,7 +44,9 @@ def cancel_ended_claims() -> list[str]:
         states = RuntimeTaskInstance.get_task_states(dag_id=dag_id, task_ids=[task_id], run_ids=runs)
         for claim in claims:
             state = _state(states, claim)
-            if state in ("success", "failed", "skipped", "removed") and cancel_claim(fleet, claim, f"its Airflow task is {state}"):
+            if state in ("success", "failed", "skipped", "removed") and cancel_claim(
+                fleet, claim, f"its Airflow task is {state}"
+            ):
                 cancelled.append(claim.key)
     return cancelled
 

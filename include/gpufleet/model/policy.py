@@ -12,6 +12,10 @@ class SchedulingPolicy:
 
     ageing_bound: timedelta = timedelta(hours=1)
     """A head that has waited this long holds a reservation on its GPU type."""
+    fresh_checkpoint: timedelta = timedelta(minutes=15)
+    """A running job may be moved only while its last save (or its start) is not older."""
+    move_gain: timedelta = timedelta(hours=1)
+    """What a started GPU is worth in a move: moves may lose less than this for every GPU they let start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,12 @@
-"""Where a job may run: filters with reasons, scores, MIG geometry, topology, gangs, the undo ledger.
+"""Where a job may run: filters with reasons, MIG geometry, choice of devices, topology, gangs, the undo ledger.
 
-Never here: what another room is for.
+Belongs here: everything that answers "does it fit, and which place leaves the most room".
+Never here: queues, quotas, who goes first, who must leave.
 """
+
+from gpufleet.placement.gang import Gang, place_gang
+from gpufleet.placement.ledger import Ledger
+from gpufleet.placement.repartition import repartitions
+from gpufleet.placement.topology import Topology
+
+__all__ = ["Gang", "Ledger", "Topology", "place_gang", "repartitions"]

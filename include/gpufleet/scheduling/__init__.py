@@ -1,4 +1,12 @@
 """When a job runs, and instead of whom: queue order, the ordered actions of one pass, explanations.
 
-Never here: what another room is for.
+Belongs here: `run_pass` and what it is made of. Pure: the same snapshot gives the same plan, byte for byte.
+Never here: a clock, a database, an effect. Which device is placement's answer, how much is quota's.
 """
+
+from gpufleet.scheduling.ever import check_job
+from gpufleet.scheduling.explain import Explanation, explain
+from gpufleet.scheduling.planner import ACTIONS, run_pass
+from gpufleet.scheduling.replay import Settled, apply, settle
+
+__all__ = ["ACTIONS", "Explanation", "Settled", "apply", "check_job", "explain", "run_pass", "settle"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, is_dataclass
+import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpufleet.errors import GpufleetError
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import jobs
 from gpufleet.store import schema as t
+from gpufleet.training.manifest import dump_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,8 @@ def read_progress(fleet: Fleet) -> ProgressRead:
         except GpufleetError:
             continue  # half-written or unreachable now: the next look has it
         if progress is not None:
-            found.append((attempt.job, attempt.number, _plain(progress)))
+            found.append((attempt.job, attempt.number, json.loads(dump_progress(progress))))
     return ProgressRead(tuple(found))
-
-
-def _plain(progress: Any) -> dict[str, Any]:
-    return asdict(progress) if is_dataclass(progress) and not isinstance(progress, type) else dict(progress)
 
 
 def _note_save(connection: Connection, job_id: str, attempt: int, save: dict[str, Any]) -> None:

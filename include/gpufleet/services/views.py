@@ -117,7 +117,7 @@ def fleet_view(fleet: Fleet) -> dict[str, Any]:
         return {
             "at": _iso(now),
             "banner": fleet.banner,
-            "levels": list(max((c.levels for c in clusters.values()), key=len, default=())),
+            "levels": list(max([c.levels for c in clusters.values()], key=len, default=())),
             "clusters": [
                 {"cluster": c.name, "seen_s": round((now - c.observed_at).total_seconds(), 1)}
                 for c in clusters.values()

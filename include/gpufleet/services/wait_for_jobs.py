@@ -12,18 +12,26 @@ from gpufleet.store import jobs
 from gpufleet.store import schema as t
 
 
-def job_states(fleet: Fleet, ids: Iterable[str]) -> dict[str, str]:
-    """job -> state, for those that exist."""
+def job_states(fleet: Fleet, ids: Iterable[str], *, team: str | None = None) -> dict[str, str]:
+    """job -> state, for those that exist (and belong to `team`, where one is given)."""
+    query = select(t.job.c.id, t.job.c.state).where(t.job.c.id.in_(sorted(ids)))
+    if team is not None:
+        query = query.where(t.job.c.team == team)
     with fleet.database.read() as connection:
-        rows = connection.execute(select(t.job.c.id, t.job.c.state).where(t.job.c.id.in_(sorted(ids))))
-        return {r.id: r.state for r in rows}
+        return {r.id: r.state for r in connection.execute(query)}
 
 
-def job_result(fleet: Fleet, job_id: str) -> dict[str, Any]:
+def claimed_job(fleet: Fleet, key: str) -> str | None:
+    """The job of one Airflow task instance, or None."""
+    with fleet.database.read() as connection:
+        return connection.execute(select(t.claim.c.job).where(t.claim.c.key == key)).scalar()
+
+
+def job_result(fleet: Fleet, job_id: str, *, team: str | None = None) -> dict[str, Any]:
     """What a finished task returns: small, JSON-ready."""
     with fleet.database.read() as connection:
         row = jobs.get(connection, job_id)
-        if row is None:
+        if row is None or (team is not None and row.job.team != team):
             return {"job": job_id, "state": "unknown", "reason": "the job is not in the database"}
         count = select(func.count()).select_from(t.attempt).where(t.attempt.c.job == job_id)
         saves = select(func.max(t.checkpoint.c.step)).where(t.checkpoint.c.job == job_id)

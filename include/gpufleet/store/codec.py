@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 @cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
@@ -28,7 +29,8 @@ def dump(fact: Any) -> Any:
 
 def load(kind: type[T], value: Any) -> T:
     """The fact of that kind out of its JSON value; raises pydantic's ValidationError when the row is not one."""
-    return _adapter(kind).validate_python(value)
+    fact: T = _adapter(kind).validate_python(value)
+    return fact
 
 
 def dump_job(job: Job) -> Any:

@@ -95,6 +95,14 @@ team_dag = Table(
     Column("team", String(64), ForeignKey("team.name", ondelete="CASCADE"), nullable=False),
 )
 
+team_token = Table(
+    "team_token",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("team", String(64), nullable=False),
+    Column("made_at", Instant, nullable=False),
+)
+
 queue = Table(
     "queue",
     metadata,

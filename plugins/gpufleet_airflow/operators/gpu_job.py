@@ -65,7 +65,9 @@ class GpuJobOperator(BaseOperator):
         self.job_id = str(event["job"])
         result = door().result(self.job_id)
         if result["state"] != "succeeded":
-            raise AirflowFailException(f"job {self.job_id} {result['state']}: {result['reason'] or 'no reason was given'}")
+            raise AirflowFailException(
+                f"job {self.job_id} {result['state']}: {result['reason'] or 'no reason was given'}"
+            )
         return result
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:

@@ -43,7 +43,9 @@ class GpuJobTrigger(BaseTrigger):
 
         try:
             states = RuntimeTaskInstance.get_task_states(
-                dag_id=self.origin["dag_id"], task_ids=[self.origin["task_id"]], run_ids=[self.origin["run_id"]],
+                dag_id=self.origin["dag_id"],
+                task_ids=[self.origin["task_id"]],
+                run_ids=[self.origin["run_id"]],
                 map_index=None if self.origin["map_index"] < 0 else self.origin["map_index"],
             )
         except Exception as e:

@@ -230,6 +230,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_team")),
     )
     op.create_table(
+        "team_token",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("team", sa.String(length=64), nullable=False),
+        sa.Column("made_at", Instant(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_team_token")),
+    )
+    op.create_table(
         "usage_event",
         sa.Column("id", sa.String(length=200), nullable=False),
         sa.Column("at", Instant(timezone=True), nullable=False),
@@ -368,6 +375,7 @@ def downgrade() -> None:
         batch_op.drop_index("ix_usage_event_at")
 
     op.drop_table("usage_event")
+    op.drop_table("team_token")
     op.drop_table("team")
     op.drop_table("rate")
     op.drop_table("queue")

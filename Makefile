@@ -1,0 +1,75 @@
+# The doors of the project. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo up test ci check lint types layers fast bench test-long clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (python3.11 on PATH, or make PYTHON=/path/to/python3.11)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.tools: $(BIN)/python tools/uv.txt
+	@echo "setting up $(VENV)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r tools/uv.txt
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.tools requirements.txt pyproject.toml
+	@echo "installing what the product needs"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements.txt
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+	@echo "installing what the tests need"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.txt
+	@touch $@
+
+setup: $(VENV)/.runtime ## .venv from the committed lock, with gpufleet in .venv/bin
+setup-dev: $(VENV)/.dev ## setup, plus what the tests need
+
+demo: setup ## The embedded fleet and its main story; EXIT=1 ends by itself, status 0 only if every step held
+	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit)
+
+up: setup ## The embedded fleet without the story
+	@$(BIN)/python -m tools.demo up
+
+test: setup-dev ## Every test that needs only Python and the registries, and one whole demo
+	@$(PYTEST) tests -m "not airflow and not demo and not long"
+	@$(PYTEST) tests -m demo
+
+ci: test ## What .ci/run calls: test first, then the tests with a running Airflow
+	@$(MAKE) --no-print-directory check
+	@$(PYTEST) tests -m airflow
+
+check: setup-dev lint types layers fast ## Lint, types, layers, fast tests
+
+lint:
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types:
+	@$(BIN)/mypy
+
+layers:
+	@$(BIN)/lint-imports
+
+fast:
+	@$(PYTEST) tests/unit tests/scenarios tests/architecture -x
+
+bench: setup ## Benchmarks (they arrive with the simulator)
+	@echo "no benchmarks yet: the simulator is not built"; exit 1
+
+test-long: setup-dev ## The long profile
+	@$(PYTEST) tests -m long
+
+clean: ## Remove what was built and the demo's leftovers
+	@rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis include/*.egg-info

@@ -1,0 +1,173 @@
+"""Nodes and queues of a scenario file."""
+
+from __future__ import annotations
+
+from gpufleet.errors import Invalid
+from gpufleet.formats.cell import Cell, Fields, unique
+from gpufleet.model.capacity import CapacityType
+from gpufleet.model.catalogue import gpu_model, gpu_models
+from gpufleet.model.hardware import Device, GpuModel, Link, MigInstance, MigRemake, Node, NodeState, illegal_layout
+from gpufleet.model.tenancy import ANY_MODEL, Queue
+from gpufleet.units import GpuAmount
+
+NODE_KEYS = (
+    "name", "count", "model", "gpus", "path", "capacity", "link", "mig", "layout", "unhealthy", "sharing", "state",
+    "cpu", "memory_gib",
+)
+QUEUE_KEYS = ("name", "parent", "deserved", "limit", "weight", "min_runtime")
+ROOT = "root"
+MOST_NODES = 100_000
+"""A template that makes more is a typing error, and would only exhaust the memory."""
+
+
+def read_nodes(cells: list[Cell], levels: tuple[str, ...]) -> tuple[Node, ...]:
+    """All nodes, templates written out."""
+    found = [(node, cell) for cell in cells for node in _template(cell, levels)]
+    unique([(node.name, cell) for node, cell in found], "node")
+    return tuple(node for node, _ in found)
+
+
+def _template(cell: Cell, levels: tuple[str, ...]) -> list[Node]:
+    fields = cell.fields(NODE_KEYS)
+    name = fields["name"].text()
+    if "count" not in fields:
+        return [_node(fields, name, levels)]
+    count = fields["count"].integer(1)
+    if count > MOST_NODES:
+        raise fields["count"].wrong(f"must be at most {MOST_NODES}.")
+    if "{}" not in name:
+        raise fields["name"].wrong(f"'{name}' with a count must contain {{}} for the number.")
+    first = _node(fields, name.replace("{}", "0"), levels)
+    return [first, *(_renamed(first, name.replace("{}", str(i))) for i in range(1, count))]
+
+
+def _renamed(node: Node, name: str) -> Node:
+    return Node(
+        name, node.model, node.devices, node.position, node.capacity, node.state, node.link, node.mig, node.sharing,
+        node.exactness, node.cpu, node.memory_mib,
+    )
+
+
+def _node(fields: Fields, name: str, levels: tuple[str, ...]) -> Node:
+    model = read_model(fields["model"])
+    gpus = fields["gpus"].integer(0)
+    mig = fields.get("mig", lambda c: c.choice(MigRemake), MigRemake.SLICE if model.profiles else MigRemake.NEVER)
+    cpu = fields.get("cpu", lambda c: float(c.number()), None)
+    return Node(
+        name=name,
+        model=model,
+        devices=_devices(fields, name, model, gpus),
+        position=_path(fields, levels),
+        capacity=fields.get("capacity", lambda c: c.choice(CapacityType), CapacityType.OWNED),
+        state=fields.get("state", lambda c: c.choice(NodeState), NodeState.READY),
+        link=fields.get("link", lambda c: c.choice(Link), model.link),
+        mig=mig,
+        sharing=fields.get("sharing", Cell.boolean, True),
+        cpu=cpu,
+        memory_mib=fields.get("memory_gib", Cell.mib, None),
+    )
+
+
+def read_model(cell: Cell) -> GpuModel:
+    try:
+        return gpu_model(cell.text())
+    except Invalid as why:
+        raise cell.wrong(str(why)) from None
+
+
+def _path(fields: Fields, levels: tuple[str, ...]) -> tuple[str, ...]:
+    path = fields.get("path", lambda c: tuple("" if v.is_empty else str(v.raw) for v in c.cells()), ())
+    if len(path) > len(levels):
+        raise fields["path"].wrong(f"has {len(path)} parts, the file names {len(levels)} levels.")
+    return path
+
+
+def _devices(fields: Fields, name: str, model: GpuModel, gpus: int) -> tuple[Device, ...]:
+    layout = _layout(fields["layout"], name, model, gpus) if "layout" in fields else {}
+    sick = {gpu_index(c, name, gpus) for c in fields.cells("unhealthy")}
+    return tuple(Device(i, layout.get(i, ()), i not in sick) for i in range(gpus))
+
+
+def gpu_index(cell: Cell, node: str, gpus: int) -> int:
+    """The number of a GPU the node has."""
+    found = cell.integer()
+    if found >= gpus:
+        raise cell.wrong(f"{node} has no GPU {found}; it has {gpus}, numbered from 0.")
+    return found
+
+
+def _layout(cell: Cell, node: str, model: GpuModel, gpus: int) -> dict[int, tuple[MigInstance, ...]]:
+    found = {}
+    for key, value in cell.pairs():
+        instances = tuple(read_instance(c) for c in value.cells())
+        if why := illegal_layout(model, instances):
+            raise value.wrong(f"{node} cannot have this layout: {why}.")
+        found[gpu_index(key, node, gpus)] = instances
+    return found
+
+
+def read_instance(cell: Cell) -> MigInstance:
+    """`profile@start`."""
+    profile, at, start = cell.text().rpartition("@")
+    if not at or not start.isdigit():
+        raise cell.wrong(f"'{cell.raw}' is not a MIG instance; write it as 1g.10gb@6.")
+    return MigInstance(int(start), profile)
+
+
+# ---------------------------------------------------------------- queues
+
+
+def read_queues(cells: list[Cell]) -> tuple[Queue, ...]:
+    """All queues; parents exist and there is no cycle."""
+    found = [(_queue(cell), cell) for cell in cells]
+    unique([(q.name, cell) for q, cell in found], "queue")
+    by_name = {q.name: q for q, _ in found}
+    for queue, cell in found:
+        _check_parents(queue, by_name, cell)
+    return tuple(by_name.values())
+
+
+def _queue(cell: Cell) -> Queue:
+    fields = cell.fields(QUEUE_KEYS)
+    name, parent = fields["name"].text(), fields.get("parent", Cell.text, ROOT)
+    if name == ROOT:
+        raise fields["name"].wrong("'root' is the root of all queues and cannot be declared.")
+    queue = Queue(
+        name,
+        None if parent == ROOT else parent,
+        fields.get("deserved", _amounts, ()),
+        fields.get("limit", _amounts, ()),
+        fields.get("weight", lambda c: float(c.number()), 1.0),
+        fields.get("min_runtime", Cell.span, Queue(name).min_runtime),
+    )
+    deserved = dict(queue.deserved)
+    for key, most in queue.limit:
+        if key in deserved and most < deserved[key]:
+            raise fields["limit"].wrong(f"queue '{name}' deserves {deserved[key]} of {key} but its limit is {most}.")
+    return queue
+
+
+def _amounts(cell: Cell) -> tuple[tuple[str, GpuAmount], ...]:
+    """GPUs by model and `*`."""
+    found = []
+    for key, value in cell.pairs():
+        if key.raw != ANY_MODEL and key.raw not in gpu_models():
+            raise value.wrong(f"'{key.raw}' is neither * nor a GPU model; known are {', '.join(sorted(gpu_models()))}.")
+        try:
+            found.append((key.text(), GpuAmount.of(value.number())))
+        except Invalid as why:
+            raise value.wrong(str(why)) from None
+    return tuple(sorted(found))
+
+
+def _check_parents(queue: Queue, by_name: dict[str, Queue], cell: Cell) -> None:
+    seen, here = [queue.name], queue
+    while here.parent is not None:
+        if here.parent not in by_name:
+            raise cell.wrong(f"queue '{here.name}' has the parent '{here.parent}', which does not exist.")
+        here = by_name[here.parent]
+        if here.name in seen:
+            raise cell.wrong(f"queue '{queue.name}' is its own ancestor: {' -> '.join([*seen, here.name])}.")
+        seen.append(here.name)
+
+

@@ -1,0 +1,95 @@
+"""What is on one GPU now. A card is never changed in place: every step makes a new one, so undo is putting back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gpufleet.model.hardware import MigInstance
+from gpufleet.model.snapshot import ShareOn
+from gpufleet.placement.geometry import Geometry
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU: whole for one job, or cut into instances, or shared; `held` cells and `whole` may be a reservation's."""
+
+    whole: str | None = None
+    used: tuple[tuple[MigInstance, str], ...] = ()
+    free: tuple[MigInstance, ...] = ()
+    shares: tuple[tuple[str, int, int], ...] = ()
+    """(job, thousandths, MiB)"""
+    held: tuple[tuple[str, int], ...] = ()
+    """(holder, cells that may not be cut)"""
+    taken: int = 0
+    """Cells used or held."""
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing of any job on it (free instances may exist)."""
+        return self.whole is None and not self.used and not self.shares and not self.held
+
+    @property
+    def milli(self) -> int:
+        return sum(share[1] for share in self.shares)
+
+    @property
+    def memory_mib(self) -> int:
+        return sum(share[2] for share in self.shares)
+
+    def holders(self) -> tuple[str, ...]:
+        """Every job (or hold) on the card."""
+        whole = () if self.whole is None else (self.whole,)
+        return (*whole, *(job for _, job in self.used), *(s[0] for s in self.shares), *(h[0] for h in self.held))
+
+
+def with_whole(card: Card, job: str | None) -> Card:
+    """The card given whole to `job`, or given back; instances in the way are destroyed."""
+    return replace(card, whole=job, free=() if job is not None else card.free)
+
+
+def with_slice(card: Card, table: Geometry, instance: MigInstance, job: str) -> Card:
+    """An instance in use: an existing one, or a new one for which free ones in the way are destroyed."""
+    mask = table.mask(instance)
+    free = tuple(i for i in card.free if not table.mask(i) & mask)
+    return replace(card, used=(*card.used, (instance, job)), free=free, taken=card.taken | mask)
+
+
+def without_slice(card: Card, table: Geometry, instance: MigInstance, job: str) -> Card:
+    """The instance is free again; it goes on existing."""
+    used = list(card.used)
+    used.remove((instance, job))
+    rest = Card(used=tuple(used), held=card.held)
+    return replace(card, used=tuple(used), free=(*card.free, instance), taken=_taken(rest, table))
+
+
+def with_share(card: Card, job: str, share: ShareOn) -> Card:
+    return replace(card, shares=(*card.shares, (job, share.milli, share.memory_mib)), free=())
+
+
+def without_share(card: Card, job: str, share: ShareOn) -> Card:
+    shares = list(card.shares)
+    shares.remove((job, share.milli, share.memory_mib))
+    return replace(card, shares=tuple(shares))
+
+
+def with_hold(card: Card, holder: str, mask: int) -> Card:
+    """Cells nobody may cut, for a reservation or for work that is just leaving them."""
+    return replace(card, held=(*card.held, (holder, mask)), taken=card.taken | mask)
+
+
+def without_hold(card: Card, table: Geometry, holder: str) -> Card:
+    """Everything that holder held is open again."""
+    rest = replace(
+        card,
+        whole=None if card.whole == holder else card.whole,
+        shares=tuple(s for s in card.shares if s[0] != holder),
+        held=tuple(h for h in card.held if h[0] != holder),
+    )
+    return replace(rest, taken=_taken(rest, table))
+
+
+def _taken(card: Card, table: Geometry) -> int:
+    found = table.masks(instance for instance, _ in card.used)
+    for _, mask in card.held:
+        found |= mask
+    return found

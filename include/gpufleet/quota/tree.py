@@ -1,0 +1,87 @@
+"""The tree of queues: ancestors, what each deserves, what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gpufleet.errors import Invalid
+from gpufleet.model.tenancy import ANY_MODEL, Queue
+from gpufleet.units import GpuAmount
+
+ROOT = "root"
+Amounts = Mapping[str, int]
+"""Grains by GPU model, and under `*` for the sum over models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit that stands in the way: whose, on what, how much."""
+
+    queue: str
+    key: str
+    grains: int
+
+
+class Tree:
+    """Queues by name with what follows from their parents."""
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        self.queues = {q.name: q for q in sorted(queues, key=lambda q: q.name)}
+        self.children: dict[str, list[str]] = {name: [] for name in (ROOT, *self.queues)}
+        for queue in self.queues.values():
+            self.children.setdefault(queue.parent or ROOT, []).append(queue.name)
+        self.chains = {name: self._chain(name) for name in self.queues}
+        self.limits: dict[str, Amounts] = {n: _grains(q.limit) for n, q in self.queues.items()}
+        self._deserved: dict[str, Amounts] = {}
+
+    def _chain(self, name: str) -> tuple[str, ...]:
+        chain: list[str] = []
+        here: str | None = name
+        while here is not None and here in self.queues:
+            if here in chain:
+                raise Invalid(f"Queue '{name}' is its own ancestor.")
+            chain.append(here)
+            here = self.queues[here].parent
+        return tuple(chain)
+
+    def chain(self, name: str) -> tuple[str, ...]:
+        """The queue and its ancestors, without the root. An unknown queue is a leaf that deserves nothing."""
+        return self.chains.get(name, (name,))
+
+    def below_common(self, one: str, other: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Both chains up to, without, their lowest common ancestor: there the two are siblings."""
+        a, b = self.chain(one), self.chain(other)
+        common = set(a) & set(b)
+        return tuple(q for q in a if q not in common), tuple(q for q in b if q not in common)
+
+    def deserved(self, name: str) -> Amounts:
+        """What the queue deserves; a parent without own keys deserves what its children do together."""
+        if name not in self._deserved:
+            queue = self.queues.get(name)
+            own = _grains(queue.deserved) if queue else {}
+            self._deserved[name] = own if own or not self.children.get(name) else self._sum_of_children(name)
+        return self._deserved[name]
+
+    def _sum_of_children(self, name: str) -> Amounts:
+        found: dict[str, int] = {}
+        for child in self.children[name]:
+            for key, amount in self.deserved(child).items():
+                found[key] = found.get(key, 0) + amount
+        return found
+
+    def weight(self, name: str) -> float:
+        return self.queues[name].weight if name in self.queues else 1.0
+
+
+def _grains(amounts: Iterable[tuple[str, GpuAmount]]) -> dict[str, int]:
+    return {key: amount.grains for key, amount in amounts}
+
+
+def is_within(amounts: Amounts, used: Mapping[str, int], model: str) -> bool:
+    """Whether the use of `model` is inside these amounts: its own key and `*` both hold; no key guarantees nothing."""
+    if model not in amounts and ANY_MODEL not in amounts:
+        return used.get(model, 0) <= 0
+    if used.get(model, 0) > amounts.get(model, used.get(model, 0)):
+        return False
+    return sum(used.values()) <= amounts.get(ANY_MODEL, sum(used.values()))

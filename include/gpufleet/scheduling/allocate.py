@@ -1,0 +1,19 @@
+"""Allocate: a place nobody has to leave. Disturbs nobody."""
+
+from __future__ import annotations
+
+from gpufleet.model.snapshot import Pending
+from gpufleet.scheduling.session import Session, shape
+
+
+def allocate(session: Session, pending: Pending) -> bool:
+    """Start the job on what is free and held for nobody."""
+    key = ("allocate", session.freed, pending.job.queue, pending.job.preemptible, *shape(pending))
+    if key in session.hopeless:
+        return False
+    places = session.start(pending)
+    if places is None:
+        session.hopeless.add(key)
+        return False
+    session.commit(pending, places)
+    return True

@@ -1,0 +1,28 @@
+"""Preempt: inside one queue the more important job takes the place of the less important."""
+
+from __future__ import annotations
+
+from gpufleet.model.snapshot import Pending, Running
+from gpufleet.scheduling.reclaim import may_take
+from gpufleet.scheduling.session import Session, shape
+from gpufleet.scheduling.victims import stop_and_start
+
+
+def preempt(session: Session, pending: Pending) -> bool:
+    """Start the job in place of its own queue's lower priorities; where these do not suffice, with reclaimed work."""
+    job = pending.job
+    key = ("preempt", session.freed, job.queue, job.priority, job.preemptible, *shape(pending))
+    if key in session.hopeless:
+        return False
+
+    def lower(run: Running) -> bool:
+        return run.job.queue == job.queue and run.job.priority < job.priority
+
+    if not any(lower(run) and session.held[run.job.id] for run in session.running.values()):
+        return False
+    if stop_and_start(session, pending, lower, "preempt"):
+        return True
+    if stop_and_start(session, pending, lambda run: lower(run) or may_take(session, pending, run), "reclaim"):
+        return True
+    session.hopeless.add(key)
+    return False

@@ -1,0 +1,251 @@
+"""Why a job still waits at the end of a pass: one reason, a sentence a team can read, and what would unblock it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gpufleet.model.hardware import GpuModel
+from gpufleet.model.plan import Reason, Unfit
+from gpufleet.model.snapshot import Pending
+from gpufleet.model.tenancy import ANY_MODEL
+from gpufleet.model.workload import Job, Share, Slice, TopologyWish, Whole
+from gpufleet.placement import Gang, Ledger, place_gang
+from gpufleet.quota.tree import Bound
+from gpufleet.scheduling.ever import EmptyFleet, whole_gpus
+from gpufleet.scheduling.session import Session, Shape, shape
+from gpufleet.units import GRAIN, GpuAmount
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer about one waiting job."""
+
+    reason: Reason
+    detail: str
+    unblock: str = ""
+
+
+# What is left out one after another; the first that lets the job fit is to blame.
+BLAME = (
+    Reason.CAPACITY_TYPE,
+    Reason.TOPOLOGY,
+    Reason.UNHEALTHY,
+    Reason.HOST_RESOURCES,
+    Reason.SHARING,
+    Reason.MEMORY,
+)
+EVERYTHING = frozenset(BLAME)
+
+
+class Doctor:
+    """Diagnoses against the ledger as it stands when the pass is over; equal requests share an answer."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._known: dict[Shape, Why] = {}
+
+    @cached_property
+    def empty(self) -> EmptyFleet:
+        return EmptyFleet(self.session.snapshot)
+
+    @cached_property
+    def healthy(self) -> Ledger:
+        """The fleet as it stands, as if every device were healthy."""
+        session = self.session
+        ledger = Ledger(session.nodes.values(), every_device=True)
+        for job, places in session.held.items():
+            for place in places:
+                if place.node in ledger.books:
+                    ledger.add(place, job)
+        for placement in session.placements.values():
+            for place in placement.pods:
+                ledger.add(place, placement.job)
+        return ledger
+
+    def why(self, pending: Pending) -> Why:
+        """The reason this job waits."""
+        if isinstance(never := self.empty.check(pending), Unfit):
+            return Why(never.reason, never.detail, "it can never run here as it is asked for")
+        if found := self._quota(pending.job, self.session.eligible(pending)):
+            return found
+        key = shape(pending)
+        if key not in self._known:
+            self._known[key] = self._place(pending)
+        return self._known[key]
+
+    # ------------------------------------------------------------ quota
+
+    def _quota(self, job: Job, nodes: dict[str, list[str]]) -> Why | None:
+        """The bound that stands in the way on every model the job accepts."""
+        usage, bound, model = self.session.usage, None, ""
+        for model in nodes:
+            grains = self.session.grains(job, model, job.least_pods)
+            bound = usage.over_limit(job.queue, model, grains)
+            if bound is None and (job.preemptible or usage.fits_guarantee(job.queue, model, grains)):
+                return None
+        if not nodes:
+            return None
+        asked = GpuAmount(self.session.grains(job, model, job.least_pods))
+        return self._over_limit(bound, asked) if bound else self._over_guarantee(job, asked)
+
+    def _over_limit(self, bound: Bound, asked: GpuAmount) -> Why:
+        used = self.session.usage.of(bound.queue)
+        now = GpuAmount(sum(used.values()) if bound.key == ANY_MODEL else used.get(bound.key, 0))
+        limit = GpuAmount(bound.grains)
+        of = "GPUs" if bound.key == ANY_MODEL else bound.key
+        return Why(
+            Reason.OVER_LIMIT,
+            f"queue {bound.queue} may use {limit} {of}, it uses {now} and this job asks {asked}",
+            f"a limit of {now + asked} {of} for queue {bound.queue} would allow it",
+        )
+
+    def _over_guarantee(self, job: Job, asked: GpuAmount) -> Why:
+        fixed = GpuAmount(sum(self.session.usage.fixed(job.queue).values()))
+        due = self.session.tree.deserved(job.queue)
+        says = ", ".join(f"{GpuAmount(g)} {'GPUs' if k == ANY_MODEL else k}" for k, g in sorted(due.items())) or "nothing"
+        return Why(
+            Reason.OVER_QUOTA_NON_PREEMPTIBLE,
+            f"queue {job.queue} deserves {says}; work that may not be preempted holds {fixed}, this job asks {asked}",
+            "marked preemptible it could use idle GPUs beyond what the queue deserves",
+        )
+
+    # ------------------------------------------------------------ place
+
+    def _place(self, pending: Pending) -> Why:
+        if head := self._holder(pending):
+            return Why(
+                Reason.BEHIND,
+                f"{head} has waited longer and the free GPUs are reserved for it",
+                f"it starts after {head}, or before if it declares a runtime that ends in time",
+            )
+        if self._fits(pending, EVERYTHING):
+            for reason in BLAME:
+                if self._fits(pending, frozenset({reason})):
+                    return self._blamed(pending, reason)
+        return self._scarce(pending)
+
+    def _holder(self, pending: Pending) -> str | None:
+        """Whose reservation alone keeps the job from starting."""
+        session = self.session
+        nodes = session.eligible(pending)
+        holders = [r for model, r in session.reservations.items() if model in nodes and r.job != pending.job.id]
+        mark = session.mark()
+        for reservation in holders:
+            session.ledger.lift(reservation.holder, reservation.nodes)
+        fits = holders and self._fits(pending, frozenset())
+        session.rollback(mark)
+        return holders[0].job if fits else None
+
+    def _fits(self, pending: Pending, ignore: frozenset[Reason]) -> bool:
+        session = self.session
+        ledger = self.healthy if Reason.UNHEALTHY in ignore else session.ledger
+        topology = session.topology
+        job = pending.job
+        if Reason.TOPOLOGY in ignore:
+            job = relaxed(job)
+        mark, before = ledger.mark(), ledger.ignore
+        ledger.ignore = ignore
+        found = place_gang(ledger, topology, Gang(job, job.least_pods, session.eligible(pending, ignore)))
+        ledger.rollback(mark)
+        ledger.ignore = before
+        return found is not None
+
+    def _blamed(self, pending: Pending, reason: Reason) -> Why:
+        job = pending.job
+        match reason:
+            case Reason.CAPACITY_TYPE:
+                asked = " or ".join(job.capacity)
+                return Why(reason, f"no {asked} capacity is free, other kinds are", "another capacity type would serve it")
+            case Reason.TOPOLOGY:
+                level = job.topology.required
+                return Why(
+                    reason,
+                    f"enough is free, but not inside one {level}: {self._best_domain(pending)}",
+                    f"as a preference instead of a requirement, {level} would not hold it back",
+                )
+            case Reason.UNHEALTHY:
+                return Why(reason, "the GPUs it would fit on are unhealthy or their nodes take no new work",
+                           "it starts when they are repaired or replaced")
+            case Reason.HOST_RESOURCES:
+                return Why(reason, "GPUs are free, but the CPU or memory of their hosts is used up",
+                           "less cpu or memory_gib per pod would let it fit")
+            case Reason.SHARING:
+                return Why(reason, "only nodes that offer no shares have room", "a slice or a whole GPU would fit there")
+            case _:
+                return Why(reason, "parts of cards are free, but too little of their memory", "less memory would fit")
+
+    def _best_domain(self, pending: Pending) -> str:
+        """The most free GPUs any domain of the required level has."""
+        session, job = self.session, pending.job
+        depth = session.topology.depth[job.topology.required or "cluster"]
+        nodes = [name for names in session.eligible(pending).values() for name in names]
+        free = [
+            sum(len(session.ledger.books[n].free) for n in domain)
+            for domain in session.topology.split(nodes, depth).values()
+        ]
+        need = whole_gpus(job)
+        return f"the best has {max(free, default=0)} free GPUs, {need} are needed"
+
+    # ------------------------------------------------------------ not enough, or in pieces
+
+    def _scarce(self, pending: Pending) -> Why:
+        job = pending.job
+        amounts = [
+            (free, need, model)
+            for model, names in self.session.eligible(pending).items()
+            for free, need in [(self._free(job, names), self.session.grains(job, model, job.least_pods))]
+        ]
+        if not amounts:
+            return Why(Reason.UNHEALTHY, "no node that could serve it takes new work now", "it starts when one is ready")
+        free, need, model = max(amounts, key=lambda a: (a[0] - a[1], a[2]))
+        if free >= need:
+            return self._fragmented(pending, free, model)
+        return Why(
+            Reason.NOT_ENOUGH,
+            f"{GpuAmount(need)} GPUs are needed, {GpuAmount(free)} are free",
+            f"{GpuAmount(need - free)} more {model} would place it",
+        )
+
+    def _free(self, job: Job, names: list[str]) -> int:
+        """Grains free for this kind of demand, wherever they are."""
+        books = [self.session.ledger.books[n] for n in names]
+        if all(isinstance(s.demand, Whole) for s in job.pod_sets):
+            return sum(len(b.free) for b in books) * GRAIN
+        found = 0
+        for book in books:
+            for index, card in enumerate(book.cards):
+                if book.usable[index] and card.whole is None:
+                    found += _left(job, book.node.model, card.taken, card.milli)
+        return found
+
+    def _fragmented(self, pending: Pending, free: int, model: str) -> Why:
+        books = [self.session.ledger.books[n] for n in self.session.eligible(pending)[model]]
+        largest = max(len(b.free) for b in books)
+        job = pending.job
+        pod = max((s.demand.gpus for s in job.pod_sets if isinstance(s.demand, Whole)), default=0)
+        if pod:
+            return Why(
+                Reason.FRAGMENTED,
+                f"{GpuAmount(free)} GPUs are free in all, at most {largest} on one node; a pod needs {pod} together",
+                f"a node with {pod} free {model} would place it",
+            )
+        return Why(
+            Reason.FRAGMENTED,
+            f"{GpuAmount(free)} GPUs are free in pieces, no piece is large enough",
+            f"one more free {model} would place it",
+        )
+
+
+def _left(job: Job, model: GpuModel, taken: int, milli: int) -> int:
+    """What one card that is not whole in use could still give to slices, shares or whole pods."""
+    kinds = {type(s.demand) for s in job.pod_sets}
+    if taken and Slice not in kinds or milli and Share not in kinds:
+        return 0
+    cells = model.memory_slices - taken.bit_count()
+    return min(GRAIN * cells // model.memory_slices, GRAIN - milli * GRAIN // 1000)
+
+
+def relaxed(job: Job) -> Job:
+    """The same job without its required level."""
+    return replace(job, topology=TopologyWish(None, job.topology.preferred))

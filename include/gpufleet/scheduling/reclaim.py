@@ -1,0 +1,32 @@
+"""Reclaim: take back from other queues what was lent to them."""
+
+from __future__ import annotations
+
+from gpufleet.model.snapshot import Pending, Running
+from gpufleet.scheduling.session import Session, shape
+from gpufleet.scheduling.victims import stop_and_start
+
+
+def reclaim(session: Session, pending: Pending) -> bool:
+    """Start the job in place of borrowed work, as far as its own queue's due goes."""
+    key = ("reclaim", session.freed, pending.job.queue, pending.job.preemptible, *shape(pending))
+    if key in session.hopeless:
+        return False
+    if stop_and_start(session, pending, lambda run: may_take(session, pending, run), "reclaim"):
+        return True
+    session.hopeless.add(key)
+    return False
+
+
+def may_take(session: Session, pending: Pending, run: Running) -> bool:
+    """Whether the running job stands on borrowed GPUs of a model that the waiting job's queue is due."""
+    job = pending.job
+    if run.job.queue == job.queue:
+        return False
+    models = sorted({session.nodes[p.node].model.name for p in session.held[run.job.id] if p.node in session.nodes})
+    wanted = session.eligible(pending)
+    return bool(models) and all(
+        model in wanted
+        and session.rights.may_reclaim(job.queue, run.job.queue, model, session.grains(job, model, job.least_pods))
+        for model in models
+    )

@@ -1,0 +1,226 @@
+"""The working state of one pass: ledger, usage and decisions so far, all of it taken back together by one rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from gpufleet.model.hardware import GpuModel
+from gpufleet.model.plan import Eviction, Move, Placement, Reason
+from gpufleet.model.policy import SchedulingPolicy
+from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
+from gpufleet.model.workload import Job
+from gpufleet.placement import Gang, Ledger, Topology, place_gang
+from gpufleet.placement.demand import smallest_cost
+from gpufleet.placement.filters import eligible
+from gpufleet.placement.topology import natural
+from gpufleet.quota import Tree, cost, fair_shares
+from gpufleet.quota.report import capacity, used
+from gpufleet.quota.rules import Rights
+from gpufleet.scheduling.reservation import Reservation
+
+Shape = tuple[object, ...]
+Nodes = Mapping[str, Sequence[str]]
+"""Node names by GPU model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment to go back to."""
+
+    ledger: int
+    usage: int
+    steps: int
+
+
+class Session:
+    """What one pass knows and has decided."""
+
+    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> None:
+        self.snapshot, self.policy, self.now = snapshot, policy, now
+        self.nodes = {n.name: n for n in sorted(snapshot.nodes, key=lambda n: natural(n.name))}
+        self.running = {r.job.id: r for r in sorted(snapshot.running, key=lambda r: r.job.id) if not r.leaving}
+        self.ledger = Ledger(self.nodes.values(), sorted(snapshot.running, key=lambda r: r.job.id))
+        self.topology = Topology(snapshot.levels, self.nodes.values())
+        self.tree = Tree(snapshot.queues)
+        self.usage = used(snapshot, self.tree)
+        self.held: dict[str, tuple[PodPlace, ...]] = {name: r.places for name, r in self.running.items()}
+        """Where running jobs are by now: without what was taken from them, with what they got instead."""
+        self.departing: list[tuple[str, PodPlace]] = [
+            (r.job.id, place) for r in snapshot.running if r.leaving for place in r.places
+        ]
+        self.placements: dict[str, Placement] = {}
+        self.evictions: list[Eviction] = []
+        self.moves: list[Move] = []
+        self.reservations: dict[str, Reservation] = {}
+        """By GPU model: only the first aged head of a type holds one."""
+        self.freed = 0
+        """Counts what gave places back: what failed before may fit now."""
+        self._steps: list[tuple[str, tuple[PodPlace, ...], int]] = []
+        self._eligible: dict[Shape, dict[str, list[str]]] = {}
+        self.hopeless: set[tuple[object, ...]] = set()
+        """(action, freed, shape, ...) that failed: equal requests are not tried again."""
+
+    # ------------------------------------------------------------ undo
+
+    def mark(self) -> Mark:
+        return Mark(self.ledger.mark(), self.usage.mark(), len(self._steps))
+
+    def rollback(self, mark: Mark) -> None:
+        self.ledger.rollback(mark.ledger)
+        self.usage.rollback(mark.usage)
+        while len(self._steps) > mark.steps:
+            job, places, departed = self._steps.pop()
+            self.held[job] = places
+            del self.departing[departed:]
+
+    # ------------------------------------------------------------ facts about requests
+
+    def eligible(self, pending: Pending, ignore: frozenset[Reason] = frozenset()) -> dict[str, list[str]]:
+        """Nodes that may serve the job, by model."""
+        key = (*shape(pending), ignore)
+        if key not in self._eligible:
+            self._eligible[key] = eligible(pending.job, self.nodes.values(), pending.not_on, ignore)
+        return self._eligible[key]
+
+    def grains(self, job: Job, model: str, pods: int) -> int:
+        """What so many pods (by rank) cost a quota at least on a model."""
+        found, left = 0, pods
+        for pod_set in job.pod_sets:
+            count = min(left, pod_set.count)
+            found += count * (smallest_cost(self.gpu_models[model], pod_set.demand) or 0)
+            left -= count
+        return found
+
+    @cached_property
+    def gpu_models(self) -> dict[str, GpuModel]:
+        return {n.model.name: n.model for n in self.nodes.values()}
+
+    @cached_property
+    def rights(self) -> Rights:
+        """The rules of reclaim, with fair shares as of the start of the pass."""
+        return Rights(self.tree, self.usage, fair_shares(self.tree, self._wanted(), capacity(self.snapshot)))
+
+    def _wanted(self) -> dict[str, dict[str, int]]:
+        """What every leaf uses and waits for. A request larger than all there is hides nobody else's."""
+        have = capacity(self.snapshot)
+        found = {name: dict(self.usage.of(name)) for name in self.tree.queues if not self.tree.children[name]}
+        for pending in self.snapshot.pending:
+            row = found.setdefault(pending.job.queue, {})
+            for model in self.eligible(pending):
+                grains = self.grains(pending.job, model, pending.job.pods)
+                if grains <= have[model]:
+                    row[model] = row.get(model, 0) + grains
+        return found
+
+    # ------------------------------------------------------------ steps
+
+    def start(self, pending: Pending, nodes: Nodes | None = None) -> tuple[PodPlace, ...] | None:
+        """Places for the job within its quota, as many pods as fit from its minimum up; or None, nothing changed."""
+        job = pending.job
+        nodes = self.eligible(pending) if nodes is None else nodes
+        if found := self._start_exactly(pending, job.pods, nodes):
+            return found
+        if job.least_pods == job.pods or not self._fits(pending, job.least_pods, nodes):
+            return None
+        low, high = job.least_pods, job.pods - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._fits(pending, middle, nodes) else (low, middle - 1)
+        return self._start_exactly(pending, low, nodes)
+
+    def _fits(self, pending: Pending, pods: int, nodes: Nodes) -> bool:
+        mark = self.mark()
+        found = self._start_exactly(pending, pods, nodes)
+        self.rollback(mark)
+        return found is not None
+
+    def _start_exactly(self, pending: Pending, pods: int, nodes: Nodes) -> tuple[PodPlace, ...] | None:
+        job = pending.job
+        allowed = {m: n for m, n in nodes.items() if self.quota_allows(job, m, self.grains(job, m, pods))}
+        mark = self.mark()
+        places = place_gang(self.ledger, self.topology, Gang(job, pods, allowed)) if allowed else None
+        if places is None:
+            return None
+        model = self.nodes[places[0].node].model.name
+        grains = self.cost(places)
+        if not self.quota_allows(job, model, grains):
+            self.rollback(mark)
+            return None
+        self.usage.add(job.queue, model, grains, preemptible=job.preemptible)
+        return places
+
+    def quota_allows(self, job: Job, model: str, grains: int) -> bool:
+        if self.usage.over_limit(job.queue, model, grains):
+            return False
+        return job.preemptible or self.usage.fits_guarantee(job.queue, model, grains)
+
+    def cost(self, places: Sequence[PodPlace]) -> int:
+        return sum(cost(p, self.nodes[p.node].model).grains for p in places if p.node in self.nodes)
+
+    def take_away(self, job: str, ranks: Sequence[int]) -> None:
+        """These pods of a running job give up their places."""
+        self._change(job, tuple(p for p in self.held[job] if p.rank not in ranks))
+
+    def give_back(self, job: str, places: Sequence[PodPlace]) -> None:
+        """Pods taken away get the same places again."""
+        self._change(job, tuple(sorted([*self.held[job], *places], key=lambda p: p.rank)))
+
+    def _change(self, name: str, after: tuple[PodPlace, ...]) -> None:
+        before = self.held[name]
+        job = self.running[name].job
+        gone = [p for p in before if p not in after]
+        come = [p for p in after if p not in before]
+        self._steps.append((name, before, len(self.departing)))
+        for place in gone:
+            self.ledger.drop(place, name)
+            self.departing.append((name, place))
+        for place in come:
+            self.ledger.add(place, name)
+        for places, sign in ((gone, -1), (come, +1)):
+            for place in places:
+                if place.node in self.nodes:
+                    model, grains = self.nodes[place.node].model.name, self.cost([place])
+                    self.usage.add(job.queue, model, sign * grains, preemptible=job.preemptible)
+        self.held[name] = after
+
+    def note_moved(self, name: str, places: Sequence[PodPlace]) -> None:
+        """Pods taken away stand elsewhere now; the ledger knows already."""
+        job = self.running[name].job
+        for place in places:
+            model = self.nodes[place.node].model.name
+            self.usage.add(job.queue, model, self.cost([place]), preemptible=job.preemptible)
+        self._steps.append((name, self.held[name], len(self.departing)))
+        self.held[name] = tuple(sorted([*self.held[name], *places], key=lambda p: p.rank))
+
+    def commit(self, pending: Pending, places: tuple[PodPlace, ...], after: Sequence[str] = ()) -> None:
+        """Write down that the job starts here; it waits for whoever is leaving these devices."""
+        waits = {*after, *(job for job, old in self.departing for place in places if overlap(self.ledger, old, place))}
+        self.placements[pending.job.id] = Placement(pending.job.id, places, tuple(sorted(waits)))
+
+    def since_save(self, run: Running) -> float:
+        """Seconds of work that would be lost now."""
+        return max(0.0, (self.now - (run.last_checkpoint_at or run.started_at)).total_seconds())
+
+
+def shape(pending: Pending) -> Shape:
+    """Everything about a request that decides where it fits, without whose it is."""
+    job = pending.job
+    return (
+        job.pod_sets, job.least_pods, job.models, job.needs, job.capacity, job.topology, job.kind, pending.not_on,
+    )
+
+
+def overlap(ledger: Ledger, old: PodPlace, new: PodPlace) -> bool:
+    """Whether a new place stands on devices (or cells of them) of an old one."""
+    if old.node != new.node:
+        return False
+    table = ledger.books[new.node].table
+    for gpu in {*old.devices} & {*new.devices}:
+        before = table.masks(s.instance for s in old.slices if s.gpu == gpu)
+        after = table.masks(s.instance for s in new.slices if s.gpu == gpu)
+        if not before or not after or before & after:
+            return True
+    return False

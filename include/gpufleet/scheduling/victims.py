@@ -1,0 +1,218 @@
+"""Whom to stop so that a job fits: greedily by lost work, then filled back so that none is stopped in vain.
+
+A trial happens in a region (a node, a domain). The cheapest region wins. Nothing is decided that does not, tried out
+on the ledger, let the job start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gpufleet.model.plan import Eviction
+from gpufleet.model.snapshot import Pending, PodPlace, Running
+from gpufleet.model.workload import Kind
+from gpufleet.scheduling.regions import regions
+from gpufleet.scheduling.session import Session
+
+Allowed = Callable[[Running], bool]
+"""Whether this running job may be made to give work back, as things stand in the trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What leaves together: a surplus pod of an elastic job (`rank`), or all that is left of a job (None)."""
+
+    job: str
+    rank: int | None
+    lost: Fraction
+    order: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A unit taken away in a trial, and the places it held."""
+
+    unit: Unit
+    places: tuple[PodPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one region costs."""
+
+    worth: tuple[object, ...]
+    units: tuple[Unit, ...]
+    nodes: dict[str, list[str]]
+
+
+def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: str) -> bool:
+    """Stop the cheapest allowed victims that let the job start, and start it; False and nothing changed when none do."""
+    units = _units(session, [r for r in session.running.values() if _may_stop(session, pending, r)])
+    best: Trial | None = None
+    for nodes in regions(session, pending, _movable(session, units)):
+        trial = _try(session, pending, allowed, units, nodes)
+        if trial and (best is None or trial.worth < best.worth):
+            best = trial
+    if best is None:
+        return False
+    taken = [_take(session, unit) for unit in best.units]
+    places = session.start(pending, best.nodes)
+    assert places is not None, "the trial has shown that it fits"
+    session.evictions += _evictions(session, pending, taken, why)
+    session.freed += 1
+    session.commit(pending, places, sorted({t.unit.job for t in taken}))
+    return True
+
+
+def _may_stop(session: Session, pending: Pending, run: Running) -> bool:
+    """Preemptible, past its queue's min_runtime, and never a service for the sake of training."""
+    if not run.job.preemptible or not session.held[run.job.id] or is_protected(session, run):
+        return False
+    return run.job.kind is not Kind.INFERENCE or pending.job.kind is Kind.INFERENCE
+
+
+def is_protected(session: Session, run: Running) -> bool:
+    """Still inside the time its queue promises to every start."""
+    queue = session.tree.queues.get(run.job.queue)
+    return queue is not None and session.now - run.started_at < queue.min_runtime
+
+
+def lost_work(session: Session, run: Running, places: Sequence[PodPlace]) -> Fraction:
+    """GPU-hours since the last save. A service has no unsaved work."""
+    if run.job.kind is Kind.INFERENCE:
+        return Fraction(0)
+    return Fraction(session.since_save(run)) * session.cost(places) / (21_000 * 3600)
+
+
+def _units(session: Session, runs: Sequence[Running]) -> list[Unit]:
+    """Surplus first; equal lost work: lower priority, later start, name."""
+    units = []
+    for run in runs:
+        places = session.held[run.job.id]
+        tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
+        if len(places) > run.job.least_pods:
+            for place in places:
+                lost = lost_work(session, run, [place])
+                units.append(Unit(run.job.id, place.rank, lost, (0, lost, *tie, -place.rank)))
+        lost = lost_work(session, run, places)
+        units.append(Unit(run.job.id, None, lost, (1, lost, *tie, 0)))
+    return sorted(units, key=lambda u: u.order)
+
+
+def _movable(session: Session, units: Sequence[Unit]) -> dict[str, list[tuple[Fraction, int]]]:
+    """By node, what leaving units would free there: (lost work per unit, grains)."""
+    found: dict[str, list[tuple[Fraction, int]]] = {}
+    for unit in units:
+        if unit.rank is None:
+            for place in session.held[unit.job]:
+                found.setdefault(place.node, []).append((unit.lost, session.cost([place])))
+    return found
+
+
+def _try(
+    session: Session, pending: Pending, allowed: Allowed, units: Sequence[Unit], nodes: dict[str, list[str]]
+) -> Trial | None:
+    names = {name for group in nodes.values() for name in group}
+    near = [u for u in units if any(p.node in names for p in _places(session, u))]
+    base = session.mark()
+    count = _fewest(session, pending, allowed, near, nodes)
+    if count is None:
+        session.rollback(base)
+        return None
+    taken = _take_first(session, allowed, near, count)
+    kept = _fill_back(session, pending, taken, nodes)
+    session.rollback(base)
+    lost = sum((t.unit.lost for t in kept), Fraction(0))
+    worth = (lost, len(kept), tuple(t.unit.order[1:] for t in kept))
+    return Trial(worth, tuple(t.unit for t in kept), nodes)
+
+
+def _places(session: Session, unit: Unit) -> tuple[PodPlace, ...]:
+    return tuple(p for p in session.held[unit.job] if unit.rank is None or p.rank == unit.rank)
+
+
+def _take(session: Session, unit: Unit) -> Taken:
+    places = _places(session, unit)
+    session.take_away(unit.job, [p.rank for p in places])
+    return Taken(unit, places)
+
+
+def _take_first(session: Session, allowed: Allowed, units: Sequence[Unit], count: int) -> list[Taken]:
+    """The first `count` units that may leave, each judged with those before it gone."""
+    taken = []
+    for unit in units[:count]:
+        run, places = session.running[unit.job], session.held[unit.job]
+        spare = len(places) - run.job.least_pods
+        if _places(session, unit) and (unit.rank is None or spare > 0) and allowed(run):
+            taken.append(_take(session, unit))
+    return taken
+
+
+def _fewest(
+    session: Session, pending: Pending, allowed: Allowed, units: Sequence[Unit], nodes: dict[str, list[str]]
+) -> int | None:
+    """The shortest run of units with which the job fits, by halving; None when all together do not help."""
+
+    def fits(count: int) -> bool:
+        mark = session.mark()
+        taken = _take_first(session, allowed, units, count)
+        found = bool(taken) and session.start(pending, nodes) is not None
+        session.rollback(mark)
+        return found
+
+    low, high = 1, len(units)
+    if not units or not fits(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle + 1, high)
+    return low
+
+
+def _fill_back(
+    session: Session, pending: Pending, taken: Sequence[Taken], nodes: dict[str, list[str]]
+) -> list[Taken]:
+    """Put back, dearest first, whoever is not needed for the job to fit."""
+    whole = {t.unit.job for t in taken if t.unit.rank is None}
+    kept = _merged(taken, whole)
+    for one in sorted(kept, key=lambda t: t.unit.order, reverse=True):
+        if len(kept) == 1:
+            break
+        mark = session.mark()
+        session.give_back(one.unit.job, one.places)
+        inner = session.mark()
+        if session.start(pending, nodes) is not None:
+            session.rollback(inner)
+            kept.remove(one)
+        else:
+            session.rollback(mark)
+    return kept
+
+
+def _merged(taken: Sequence[Taken], whole: set[str]) -> list[Taken]:
+    """A job that leaves as a whole leaves at once, its surplus pods with it."""
+    found = [t for t in taken if t.unit.job not in whole]
+    for one in taken:
+        if one.unit.rank is None:
+            places = tuple(p for t in taken if t.unit.job == one.unit.job for p in t.places)
+            found.append(Taken(one.unit, places))
+    return found
+
+
+def _evictions(session: Session, pending: Pending, taken: Sequence[Taken], why: str) -> list[Eviction]:
+    """One entry per victim; `ranks` None where all its pods leave here."""
+    found = []
+    for name in sorted({t.unit.job for t in taken}):
+        run = session.running[name]
+        places = sorted((p for t in taken if t.unit.job == name for p in t.places), key=lambda p: p.rank)
+        everything = len(places) == len(run.places)
+        reason = "preempt" if run.job.queue == pending.job.queue else why
+        found.append(
+            Eviction(
+                name, pending.job.id, reason, lost_work(session, run, places),
+                None if everything else tuple(p.rank for p in places), run.job.kind is not Kind.INFERENCE,
+            )
+        )
+    return found

@@ -1,0 +1,219 @@
+"""What must never happen, whatever is asked for in whatever order: checked by counting, without the referee's code."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gpufleet.errors import GpufleetError
+from gpufleet.model.catalogue import gpu_model
+from gpufleet.model.hardware import MigInstance, illegal_layout
+from gpufleet.model.snapshot import PodPlace
+from gpufleet.sandbox import gangs, machines, market
+from gpufleet.sandbox.caretaker import turn
+from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, share_on, slice_on, whole
+
+NODES = [
+    {"name": "h{}", "count": 2, "model": "H100-80", "gpus": 2, "cpu": 8, "memory_gib": 64, "position": ["z", "l"]},
+    {"name": "r0", "model": "RTXPRO6000-96", "gpus": 1, "position": ["z", "l"], "layout": {0: ["1g.24gb@0"]}},
+    {"name": "s0", "model": "H100-80", "gpus": 2, "position": ["z", "l"], "capacity": "spot", "offering": "spot"},
+]
+OFFERING = {
+    "name": "spot",
+    "zone": "z",
+    "leaf": "l",
+    "instance_type": "t",
+    "capacity": "spot",
+    "model": "H100-80",
+    "gpus": 2,
+    "price": "1",
+    "launch_delay": "1s",
+    "available": 2,
+}
+# The names of bought machines follow from their tokens, t0 and t1.
+NAMES = ["h0", "h1", "r0", "s0", "i-6e5ab5fb-0", "i-628b49d9-0"]
+PROFILES = ["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.24gb", "2g.48gb"]
+
+nodes = st.sampled_from(NAMES)
+gpus = st.integers(0, 2)
+instances = st.builds(MigInstance, st.integers(0, 9), st.sampled_from(PROFILES))
+host = st.sampled_from([None, 1.0, 5.0])
+places = st.one_of(
+    st.builds(lambda node, one, cpu: whole(node, *one, cpu=cpu), nodes, st.lists(gpus, max_size=2), host),
+    st.builds(lambda node, gpu, at: slice_on(node, gpu, at.profile, at.start), nodes, gpus, instances),
+    st.builds(share_on, nodes, gpus, st.sampled_from([0, 300, 500, 1000]), st.sampled_from([10_000, 50_000])),
+)
+jobs = st.sampled_from(["a", "b", "c", "d"])
+attempts = st.integers(1, 2)
+
+
+class AnyRequests(RuleBasedStateMachine):
+    """Requests in any order, in a world whose processes end when they like, and a sandbox that is killed at will."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.world = pretended(Path(self._folder.name), nodes=NODES, offerings=[OFFERING], notice="3s")
+        self.world.runner.is_deaf = True
+
+    def teardown(self) -> None:
+        self.world.site.book.close()
+        self._folder.cleanup()
+
+    def ask(self, verb: Any, *said: Any, **more: Any) -> None:
+        """A request; one that is refused must leave everything as it was."""
+        with turn(self.world.site):
+            before = self._everything()
+            try:
+                verb(self.world.site, *said, **more)
+            except GpufleetError:
+                assert self._everything() == before, "a refused request changed something"
+
+    def _everything(self) -> tuple[dict[Any, Any], ...]:
+        book = self.world.site.book
+        return dict(book.machines), dict(book.gangs), dict(book.stock), dict(book.instances)
+
+    @rule(job=jobs, attempt=attempts, wanted=st.lists(places, min_size=1, max_size=3))
+    def launch(self, job: str, attempt: int, wanted: list[PodPlace]) -> None:
+        self.ask(gangs.launch, ask(job, *wanted, attempt=attempt))
+
+    @rule(job=jobs, attempt=attempts, grace=st.sampled_from([0, 2]))
+    def stop(self, job: str, attempt: int, grace: int) -> None:
+        self.ask(gangs.stop, job, attempt, timedelta(seconds=grace))
+
+    @rule(job=jobs, attempt=attempts)
+    def remove(self, job: str, attempt: int) -> None:
+        self.ask(gangs.remove, job, attempt)
+
+    @rule(node=nodes, gpu=gpus, destroy=st.lists(instances, max_size=2), create=st.lists(instances, max_size=3))
+    def repartition(self, node: str, gpu: int, destroy: list[MigInstance], create: list[MigInstance]) -> None:
+        self.ask(machines.repartition, node, gpu, destroy=tuple(destroy), create=tuple(create))
+
+    @rule(node=nodes, gpu=gpus)
+    def cut_anew(self, node: str, gpu: int) -> None:
+        """What exists goes as far as nobody uses it, and two slices come."""
+        machine = self.world.site.book.machines.get(node)
+        found = [device for device in machine.devices if device.index == gpu] if machine else []
+        for device in found:
+            create = (MigInstance(0, "1g.10gb"), MigInstance(4, "3g.40gb"))
+            self.ask(machines.repartition, node, gpu, destroy=device.instances, create=create)
+
+    @rule(node=nodes, on=st.booleans())
+    def cordon(self, node: str, on: bool) -> None:
+        self.ask(machines.cordon, node, on=on)
+
+    @rule(node=nodes, gpu=gpus, healthy=st.booleans())
+    def health(self, node: str, gpu: int, healthy: bool) -> None:
+        self.ask(machines.set_health, node, gpu, healthy=healthy)
+
+    @rule(node=nodes)
+    def fail(self, node: str) -> None:
+        self.ask(machines.fail, node)
+
+    @rule(node=nodes)
+    def reclaim(self, node: str) -> None:
+        self.ask(market.reclaim, node)
+
+    @rule(node=nodes)
+    def terminate(self, node: str) -> None:
+        self.ask(market.terminate, node)
+
+    @rule(token=st.sampled_from(["t0", "t1"]), count=st.integers(1, 2))
+    def buy(self, token: str, count: int) -> None:
+        self.ask(market.launch, "spot", count, token)
+
+    @rule(pick=st.integers(0, 20), code=st.sampled_from([0, 1]))
+    def process_ends(self, pick: int, code: int) -> None:
+        if running := sorted(self.world.runner.running):
+            self.world.runner.end(running[pick % len(running)], code)
+
+    @rule(seconds=st.sampled_from([0, 1, 5]))
+    def time_passes(self, seconds: int) -> None:
+        self.world.pass_time(seconds)
+
+    @rule()
+    def sandbox_is_killed(self) -> None:
+        before = self._everything()
+        self.world.site.book.close()
+        with suppress(OSError):
+            self.world = self._again()
+        assert self._everything() == before, "what was on disk is not what was in memory"
+
+    def _again(self) -> PretendedSite:
+        from tests.unit.sandbox.worlds import settle, wish
+
+        world = wish(nodes=NODES, offerings=[OFFERING], notice="3s")
+        return settle(self.world.site.folder, self.world.clock, self.world.runner, world)
+
+    @invariant()
+    def nothing_is_held_twice(self) -> None:
+        held = defaultdict(list)
+        for pod in self._living():
+            place = pod.ask.place
+            for gpu in place.gpus:
+                held[place.node, gpu].append(("whole", None, 1000, 0))
+            for one in place.slices:
+                held[place.node, one.gpu].append(("slice", one.instance, 0, 0))
+            for share in place.shares:
+                held[place.node, share.gpu].append(("share", None, share.milli, share.memory_mib))
+        for (node, gpu), holds in held.items():
+            self._check_device(node, gpu, holds)
+
+    def _check_device(self, node: str, gpu: int, holds: list[tuple[str, MigInstance | None, int, int]]) -> None:
+        device = next(d for d in self.world.site.book.machines[node].devices if d.index == gpu)
+        kinds = {kind for kind, *_ in holds}
+        used = [instance for _, instance, _, _ in holds if instance]
+        assert len(kinds) == 1, f"{node}/{gpu} is held in several ways: {holds}"
+        assert kinds != {"whole"} or len(holds) == 1, f"{node}/{gpu} is held whole twice"
+        assert len(set(used)) == len(used), f"{node}/{gpu}: one slice is held twice"
+        assert set(used) <= set(device.instances), f"{node}/{gpu}: a slice that is held does not exist"
+        assert kinds == {"slice"} or not device.instances, f"{node}/{gpu} is cut and held whole"
+        assert sum(milli for *_, milli, _ in holds) <= 1000
+        assert sum(memory for *_, memory in holds) <= self.world.site.book.machines[node].gpu.memory_mib
+
+    @invariant()
+    def layouts_are_legal(self) -> None:
+        for machine in self.world.site.book.machines.values():
+            for device in machine.devices:
+                assert illegal_layout(gpu_model(machine.model), device.instances) is None
+
+    @invariant()
+    def hosts_are_not_overfull(self) -> None:
+        cores: dict[str, float] = defaultdict(float)
+        for pod in self._living():
+            cores[pod.ask.place.node] += pod.ask.place.cpu or 0
+        for name in ("h0", "h1"):
+            assert cores[name] <= 8
+
+    @invariant()
+    def nothing_is_started_twice_and_nothing_runs_unknown(self) -> None:
+        runner, site = self.world.runner, self.world.site
+        known = {
+            site.files(gang, pod.ask.rank).home
+            for gang in site.book.gangs.values()
+            for pod in gang.pods
+            if not pod.is_over
+        }
+        assert all(count == 1 for count in runner.starts.values())
+        assert runner.running <= known
+
+    @invariant()
+    def the_cloud_gives_only_what_it_has(self) -> None:
+        assert self.world.site.book.stock["spot"].available >= 0
+
+    def _living(self) -> list[Any]:
+        return [pod for gang in self.world.site.book.gangs.values() for pod in gang.pods if not pod.is_over]
+
+
+TestAnyRequests = AnyRequests.TestCase
+TestAnyRequests.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

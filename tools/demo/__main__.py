@@ -51,11 +51,12 @@ def _interrupt(stop: threading.Event) -> None:
 def _run(given: argparse.Namespace, embedded: Embedded, tell: Teller, stop: threading.Event) -> int:
     status = 0
     if given.what == "demo":
+        from gpufleet.errors import GpufleetError
         from tools.demo.story import StoryBroke, play
 
         try:
             play(embedded, tell)
-        except StoryBroke as e:
+        except (StoryBroke, GpufleetError, RuntimeError) as e:
             tell.broke(str(e))
             status = 1
     _addresses(embedded, tell)

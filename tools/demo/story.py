@@ -209,7 +209,7 @@ def reclaim_with_room(story: Story) -> None:
     tell = story.tell
     tell.act("3b", "three more reclaims, of a small job, while room is free elsewhere")
     conf = {
-        "team": "vision", "project": "segmentation", "command": PROBE, "gpus": 1, "capacity": ["spot", "reserved"],
+        "team": "vision", "project": "segmentation", "command": PROBE, "gpus": 1, "capacity": ["spot"],
         "checkpoint_interval": "2s", "env": {"GPUFLEET_PROGRESS_INTERVAL": "0.2"},
     }  # fmt: skip
     _trigger(story, story.ada, "probe", conf, processes=1)

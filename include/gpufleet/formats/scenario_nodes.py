@@ -90,8 +90,8 @@ def _devices(fields: Fields, name: str, model: GpuModel, gpus: int) -> tuple[Dev
 
 def gpu_index(cell: Cell, node: str, gpus: int) -> int:
     """The number of a GPU the node has."""
-    found = cell.integer()
-    if found >= gpus:
+    found = int(cell.number())  # a key of a JSON object is text
+    if found >= gpus or found != cell.number():
         raise cell.wrong(f"{node} has no GPU {found}; it has {gpus}, numbered from 0.")
     return found
 

@@ -144,7 +144,7 @@ Instruction = Launch | Stop | EndAttempt | Requeue | Finish
 Step = tuple[Run, tuple[Instruction, ...]]
 
 
-def handle(run: Run, event: Event) -> Step:
+def handle(run: Run, event: Event) -> Step:  # noqa: C901, PLR0911  one line for each event: a table would hide `assert_never`
     """The next state of *run*, and what the caller must now do, in order."""
     if run.state in OVER:
         return run, ()
@@ -160,7 +160,7 @@ def handle(run: Run, event: Event) -> Step:
         case Disturbed(why, not_on):
             return _stop(run, Intent.REQUEUE, why, not_on)
         case NothingRuns(why, not_on):
-            return _after(replace(run, intent=_unless_cancelled(run, Intent.REQUEUE)), why, not_on)
+            return _nothing_runs(run, why, not_on)
         case CancelAsked(why):
             return _cancelled(run, why)
         case AllOver():
@@ -210,8 +210,12 @@ def _cancelled(run: Run, why: str) -> Step:
     return _stop(run, Intent.CANCEL, why)
 
 
-def _unless_cancelled(run: Run, intent: Intent) -> Intent:
-    return run.intent if run.intent in (Intent.CANCEL, Intent.FAIL) else intent
+def _nothing_runs(run: Run, why: str, not_on: tuple[str, ...]) -> Step:
+    """As if it had been stopped and were over, unless something else was meant with it."""
+    if not run.attempt:
+        return run, ()
+    meant = run.intent in (Intent.CANCEL, Intent.FAIL)
+    return _after(run if meant else replace(run, intent=Intent.REQUEUE), run.reason if meant else why, not_on)
 
 
 def _after(run: Run, why: str, not_on: tuple[str, ...] = ()) -> Step:

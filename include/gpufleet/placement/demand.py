@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpufleet.model.hardware import GpuModel, Link, MigInstance, MigProfile
@@ -41,6 +42,15 @@ def capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:
             if key not in book.memo:
                 book.memo[key] = sum(_card_capacity(ledger, book, i, demand) for i in range(len(book.cards)))
             return min(found, int(book.memo[key]))
+
+
+def capacities(ledger: Ledger, names: Iterable[str], pod: PodSet) -> dict[str, int]:
+    """The same for many nodes; pods of whole GPUs without host needs, the usual case, in one quick loop."""
+    books = ledger.books
+    if isinstance(pod.demand, Whole) and pod.demand.gpus and not pod.cpu and not pod.memory_mib:
+        gpus = pod.demand.gpus
+        return {name: len(books[name].free) // gpus for name in names}
+    return {name: capacity(ledger, books[name], pod) for name in names}
 
 
 def _host_capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:

@@ -10,7 +10,7 @@ from gpufleet.model.plan import Reason
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Demand, Job, Kind, PodSet, Share, Slice, Whole
 from gpufleet.placement.binpack import assign
-from gpufleet.placement.demand import MANY, best_spot, capacity, take
+from gpufleet.placement.demand import MANY, best_spot, capacities, capacity, take
 from gpufleet.placement.ledger import Ledger, NodeBook
 from gpufleet.placement.topology import Topology
 
@@ -62,7 +62,7 @@ def _fill_whole(
 ) -> list[PodPlace]:
     """Equal pods on whole GPUs: the nodes in order of worth, each filled before the next."""
     index, pod_set, left = wanted
-    room = {name: capacity(ledger, ledger.books[name], pod_set) for name in names}
+    room = capacities(ledger, names, pod_set)
     leaves = _leaf_room(ledger, topology, names)
     open_nodes = [name for name in names if room[name]]
     open_nodes.sort(key=lambda n: _worth(ledger.books[n], pod_set, min(room[n], left), job, leaves[n], topology))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Job, PodSet
-from gpufleet.placement.demand import capacity
+from gpufleet.placement.demand import capacities
 from gpufleet.placement.fill import LINK_RANK, NoRoom, fill
 from gpufleet.placement.ledger import Ledger
 from gpufleet.placement.topology import Topology
@@ -68,14 +68,17 @@ def _tries(ledger: Ledger, topology: Topology, gang: Gang, wanted: Wanted) -> It
                 yield depth, names
 
 
-def _room(ledger: Ledger, names: Iterable[str], wanted: Wanted) -> dict[str, tuple[int, ...]]:
+def _room(ledger: Ledger, names: Sequence[str], wanted: Wanted) -> dict[str, tuple[int, ...]]:
     """Pods of each set that each node can take now."""
-    return {name: tuple(capacity(ledger, ledger.books[name], s) for _, s, _ in wanted) for name in names}
+    columns = [capacities(ledger, names, pod_set) for _, pod_set, _ in wanted]
+    return {name: tuple(column[name] for column in columns) for name in names}
 
 
 def _enough(room: Mapping[str, tuple[int, ...]], names: Iterable[str], wanted: Wanted) -> bool:
     """Necessary for all sets, sufficient for one: each set alone has room."""
     left = [count for _, _, count in wanted]
+    if len(left) == 1:
+        return sum(room[name][0] for name in names) >= left[0]
     for name in names:
         left = [count - have for count, have in zip(left, room[name], strict=True)]
         if max(left) <= 0:
@@ -112,7 +115,7 @@ def _pack_alike(
 ) -> list[PodPlace]:
     """Equal pods: the fewest children that hold them, pods spread evenly over those."""
     index, pod_set, count = wanted[0]
-    sized = [(sum(capacity(ledger, ledger.books[n], pod_set) for n in names), names) for names in children]
+    sized = [(sum(capacities(ledger, names, pod_set).values()), names) for names in children]
     sized.sort(key=lambda s: (-s[0], min(topology.order[n] for n in s[1])))
     chosen = fewest(sized, count)
     places = []

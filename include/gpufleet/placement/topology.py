@@ -27,6 +27,7 @@ class Topology:
         order = sorted(self.paths, key=lambda name: (self.paths[name][:-1], natural(name)))
         self.order = {name: i for i, name in enumerate(order)}
         """Nodes in the order of the topology: neighbours have neighbouring numbers."""
+        self._splits: dict[tuple[int, int], tuple[Sequence[str], dict[Domain, list[str]]]] = {}
 
     def _path(self, node: Node) -> tuple[Domain, ...]:
         path: list[Domain] = [(node.cluster,)]
@@ -49,9 +50,12 @@ class Topology:
         preferred = self.depth.get(job.topology.preferred or "", self.leaf)
         return max(required, preferred), required
 
-    def split(self, nodes: Iterable[str], depth: int) -> dict[Domain, list[str]]:
-        """The nodes by their domain at one depth."""
-        found: dict[Domain, list[str]] = {}
-        for name in nodes:
-            found.setdefault(self.paths[name][depth], []).append(name)
-        return found
+    def split(self, nodes: Sequence[str], depth: int) -> dict[Domain, list[str]]:
+        """The nodes by their domain at one depth. Remembered for a list that is asked about again and again."""
+        known = self._splits.get((id(nodes), depth))
+        if known is None:
+            found: dict[Domain, list[str]] = {}
+            for name in nodes:
+                found.setdefault(self.paths[name][depth], []).append(name)
+            known = self._splits[id(nodes), depth] = (nodes, found)  # keeping the list keeps its id its own
+        return known[1]

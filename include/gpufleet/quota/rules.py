@@ -13,10 +13,14 @@ FairShares = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Amounts now, and the rules over them."""
+    """Amounts now, and the rules over them. `standing` leaves out what the pass itself has started.
+
+    Without that, an owner could lose its oldest work because of what it was given a moment ago.
+    """
 
     tree: Tree
     usage: Usage
+    standing: Usage
     shares: FairShares
 
     def may_reclaim(self, taker: str, owner: str, model: str, grains: int) -> bool:
@@ -34,10 +38,10 @@ class Rights:
 
     def is_within_any(self, queues: tuple[str, ...], model: str) -> bool:
         """Whether one of these holds no more of `model` than it deserves."""
-        return any(self.usage.within((q,), model) for q in queues)
+        return any(self.standing.within((q,), model) for q in queues)
 
     def within_share(self, queues: tuple[str, ...], model: str, grains: int) -> bool:
         return all(self.usage.of(q).get(model, 0) + grains <= self.shares.get((q, model), 0) for q in queues)
 
     def above_share(self, queue: str, model: str) -> bool:
-        return self.usage.of(queue).get(model, 0) > self.shares.get((queue, model), 0)
+        return self.standing.of(queue).get(model, 0) > self.shares.get((queue, model), 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -32,12 +33,18 @@ class _Was:
     record: Any
 
 
+@cache
+def _codec(kind: type[Any]) -> TypeAdapter[Any]:
+    """Built once: that costs more than a hundred documents."""
+    return TypeAdapter(kind)
+
+
 class Shelf(Mapping[Any, Record], Generic[Record]):
     """All records of one kind, by their key. Reading is a mapping's; changes count from the next commit."""
 
     def __init__(self, kind: type[Record], key: Callable[[Record], Any]) -> None:
         self.kind = kind.__name__
-        self._codec: TypeAdapter[Record] = TypeAdapter(kind)
+        self._codec: TypeAdapter[Record] = _codec(kind)
         self._key = key
         self._records: dict[Any, Record] = {}
         self._touched: dict[Any, _Was] = {}

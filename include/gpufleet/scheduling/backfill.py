@@ -64,7 +64,7 @@ def reserve(session: Session, pending: Pending) -> None:
 
 
 def _earliest(session: Session, gang: Gang) -> Reservation | None:
-    """The first moment at which the gang fits, running jobs ending as declared, those of unknown end after all others."""
+    """The first moment at which the gang fits: running jobs end as declared, those of unknown end after all others."""
     ends = _ends(session)
     low, high = 0, len(ends)
     if _place_after(session, gang, ends) is None:

@@ -15,7 +15,7 @@ from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.model.workload import Demand, Kind, PodSet, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, place_gang
-from gpufleet.scheduling.regions import regions
+from gpufleet.scheduling.regions import freed_by, regions
 from gpufleet.scheduling.session import Session, shape
 from gpufleet.scheduling.victims import is_protected, lost_work
 from gpufleet.units import GRAIN
@@ -105,7 +105,7 @@ def _movable(session: Session) -> dict[str, list[tuple[Fraction, int]]]:
         if _may_move(session, name):
             lost = lost_work(session, run, session.held[name])
             for place in session.held[name]:
-                found.setdefault(place.node, []).append((lost, session.cost([place])))
+                found.setdefault(place.node, []).append((lost, freed_by(session, place)))
     return found
 
 

@@ -12,6 +12,7 @@ from gpufleet.model.workload import Job, PodSet, Share, Slice, TopologyWish, Who
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
 from gpufleet.placement.demand import capacity
 from gpufleet.placement.filters import FILTERS, eligible, verdict
+from gpufleet.placement.topology import natural
 
 HEALTHY = frozenset({Reason.UNHEALTHY})
 
@@ -22,17 +23,23 @@ def check_job(snapshot: Snapshot, job: Job) -> Verdict:
 
 
 class EmptyFleet:
-    """The fleet as if nothing ran on it and nothing were broken. MIG instances that exist still exist."""
+    """The fleet as if nothing ran on it and (unless `repaired` is false) nothing were broken.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    MIG instances that exist still exist.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, repaired: bool = True) -> None:
         leaving = [replace(run, leaving=True) for run in snapshot.running]
-        self.nodes = {n.name: n for n in snapshot.nodes}
-        self.ledger = Ledger(snapshot.nodes, leaving, every_device=True)
+        self.nodes = {n.name: n for n in sorted(snapshot.nodes, key=lambda n: natural(n.name))}
+        self.ledger = Ledger(snapshot.nodes, leaving, every_device=repaired)
         self.topology = Topology(snapshot.levels, snapshot.nodes)
+        self._ignore = HEALTHY if repaired else frozenset[Reason]()
 
     def check(self, pending: Pending) -> Verdict:
         job = pending.job
-        nodes = eligible(job, self.nodes.values(), ignore=HEALTHY)
+        nodes = eligible(job, self.nodes.values(), ignore=self._ignore)
+        if not nodes and not self._ignore:
+            return Unfit(Reason.UNHEALTHY, "no node that could serve it takes new work")
         if not nodes:
             return _nothing_eligible(job, list(self.nodes.values()))
         for pod_set in job.pod_sets:
@@ -80,14 +87,18 @@ def _nothing_eligible(job: Job, nodes: Sequence[Node]) -> Unfit:
         return Unfit(Reason.NO_SUCH_MODEL, "the fleet has no nodes")
     if job.models and not {n.model.name for n in nodes} & set(job.models):
         return Unfit(Reason.NO_SUCH_MODEL, f"the fleet has no {' or '.join(job.models)}")
-    furthest: tuple[int, Unfit] | None = None
-    for node in nodes:
-        found = verdict(job, node, HEALTHY)
-        passed = next(i for i, (_, test) in enumerate(FILTERS) if isinstance(test(job, node), Unfit))
-        if isinstance(found, Unfit) and (furthest is None or passed > furthest[0]):
-            furthest = passed, found
-    assert furthest is not None, "a node without a refusal would be eligible"
-    return Unfit(furthest[1].reason, f"no node can serve it: {furthest[1].detail}")
+    told_by = [(node, verdict(job, node, HEALTHY)) for node in nodes]
+    refusals = [(_passed(job, node), found) for node, found in told_by if isinstance(found, Unfit)]
+    most = max(passed for passed, _ in refusals)
+    told = [found for passed, found in refusals if passed == most]
+    found = next((f for f in told if f.reason is Reason.MEMORY), told[0])
+    if found.reason is Reason.CAPACITY_TYPE:
+        return Unfit(found.reason, f"the fleet has no {' or '.join(job.capacity)} capacity that could serve it")
+    return Unfit(found.reason, f"no node can serve it: {found.detail}")
+
+
+def _passed(job: Job, node: Node) -> int:
+    return next(i for i, (_, test) in enumerate(FILTERS) if isinstance(test(job, node), Unfit))
 
 
 def whole_gpus(job: Job) -> int:

@@ -61,7 +61,7 @@ def finish(session: Session, considered: Sequence[Pending]) -> Plan:
     waiting = _waiting(session, left)
     by_id = {p.job.id: p for p in left}
     return Plan(
-        placements=tuple(session.placements[job] for job in sorted(session.placements)),
+        placements=tuple(session.placed(job) for job in sorted(session.placements)),
         evictions=tuple(sorted(session.evictions, key=lambda e: (e.job, e.for_job))),
         moves=tuple(sorted(session.moves, key=lambda m: (m.job, m.for_job))),
         repartitions=repartitions(session.ledger),

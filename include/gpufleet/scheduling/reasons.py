@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from gpufleet.model.hardware import GpuModel
 from gpufleet.model.plan import Reason, Unfit
@@ -36,6 +37,22 @@ BLAME = (
     Reason.MEMORY,
 )
 EVERYTHING = frozenset(BLAME)
+REPAIRED = "it starts when they are repaired or replaced"
+
+WORDS: Final = {
+    Reason.CAPACITY_TYPE: ("no {} capacity is free, other kinds are", "another capacity type would serve it"),
+    Reason.TOPOLOGY: (
+        "enough is free, but not inside one {}: {}",
+        "as a preference instead of a requirement, {} would not hold it back",
+    ),
+    Reason.UNHEALTHY: ("the GPUs it would fit on are unhealthy or their nodes take no new work", REPAIRED),
+    Reason.HOST_RESOURCES: (
+        "GPUs are free, but the CPU or memory of their hosts is used up",
+        "less cpu or memory_gib per pod would let it fit",
+    ),
+    Reason.SHARING: ("only nodes that offer no shares have room", "a slice or a whole GPU would fit there"),
+    Reason.MEMORY: ("parts of cards are free, but too little of their memory", "less memory would fit"),
+}
 
 
 class Doctor:
@@ -48,6 +65,10 @@ class Doctor:
     @cached_property
     def empty(self) -> EmptyFleet:
         return EmptyFleet(self.session.snapshot)
+
+    @cached_property
+    def as_it_is(self) -> EmptyFleet:
+        return EmptyFleet(self.session.snapshot, repaired=False)
 
     @cached_property
     def healthy(self) -> Ledger:
@@ -69,10 +90,19 @@ class Doctor:
             return Why(never.reason, never.detail, "it can never run here as it is asked for")
         if found := self._quota(pending.job, self.session.eligible(pending)):
             return found
+        if found := self._broken(pending):
+            return found
         key = shape(pending)
         if key not in self._known:
             self._known[key] = self._place(pending)
         return self._known[key]
+
+    def _broken(self, pending: Pending) -> Why | None:
+        """What is broken now is alone enough to keep the job out, however empty the rest becomes."""
+        found = self.as_it_is.check(pending)
+        if not isinstance(found, Unfit) or found.reason is Reason.TOPOLOGY:
+            return None
+        return Why(Reason.UNHEALTHY, f"of what is healthy and ready: {found.detail}", REPAIRED)
 
     # ------------------------------------------------------------ quota
 
@@ -93,7 +123,7 @@ class Doctor:
         used = self.session.usage.of(bound.queue)
         now = GpuAmount(sum(used.values()) if bound.key == ANY_MODEL else used.get(bound.key, 0))
         limit = GpuAmount(bound.grains)
-        of = "GPUs" if bound.key == ANY_MODEL else bound.key
+        of = _gpus(bound.key)
         return Why(
             Reason.OVER_LIMIT,
             f"queue {bound.queue} may use {limit} {of}, it uses {now} and this job asks {asked}",
@@ -103,7 +133,7 @@ class Doctor:
     def _over_guarantee(self, job: Job, asked: GpuAmount) -> Why:
         fixed = GpuAmount(sum(self.session.usage.fixed(job.queue).values()))
         due = self.session.tree.deserved(job.queue)
-        says = ", ".join(f"{GpuAmount(g)} {'GPUs' if k == ANY_MODEL else k}" for k, g in sorted(due.items())) or "nothing"
+        says = ", ".join(f"{GpuAmount(g)} {_gpus(key)}" for key, g in sorted(due.items())) or "nothing"
         return Why(
             Reason.OVER_QUOTA_NON_PREEMPTIBLE,
             f"queue {job.queue} deserves {says}; work that may not be preempted holds {fixed}, this job asks {asked}",
@@ -153,27 +183,14 @@ class Doctor:
 
     def _blamed(self, pending: Pending, reason: Reason) -> Why:
         job = pending.job
-        match reason:
-            case Reason.CAPACITY_TYPE:
-                asked = " or ".join(job.capacity)
-                return Why(reason, f"no {asked} capacity is free, other kinds are", "another capacity type would serve it")
-            case Reason.TOPOLOGY:
-                level = job.topology.required
-                return Why(
-                    reason,
-                    f"enough is free, but not inside one {level}: {self._best_domain(pending)}",
-                    f"as a preference instead of a requirement, {level} would not hold it back",
-                )
-            case Reason.UNHEALTHY:
-                return Why(reason, "the GPUs it would fit on are unhealthy or their nodes take no new work",
-                           "it starts when they are repaired or replaced")
-            case Reason.HOST_RESOURCES:
-                return Why(reason, "GPUs are free, but the CPU or memory of their hosts is used up",
-                           "less cpu or memory_gib per pod would let it fit")
-            case Reason.SHARING:
-                return Why(reason, "only nodes that offer no shares have room", "a slice or a whole GPU would fit there")
-            case _:
-                return Why(reason, "parts of cards are free, but too little of their memory", "less memory would fit")
+        if reason is Reason.CAPACITY_TYPE:
+            detail, unblock = WORDS[reason]
+            return Why(reason, detail.format(" or ".join(job.capacity)), unblock)
+        if reason is Reason.TOPOLOGY:
+            level, best = job.topology.required, self._best_domain(pending)
+            detail, unblock = WORDS[reason]
+            return Why(reason, detail.format(level, best), unblock.format(level))
+        return Why(reason, *WORDS[reason])
 
     def _best_domain(self, pending: Pending) -> str:
         """The most free GPUs any domain of the required level has."""
@@ -197,7 +214,7 @@ class Doctor:
             for free, need in [(self._free(job, names), self.session.grains(job, model, job.least_pods))]
         ]
         if not amounts:
-            return Why(Reason.UNHEALTHY, "no node that could serve it takes new work now", "it starts when one is ready")
+            return Why(Reason.UNHEALTHY, *WORDS[Reason.UNHEALTHY])
         free, need, model = max(amounts, key=lambda a: (a[0] - a[1], a[2]))
         if free >= need:
             return self._fragmented(pending, free, model)
@@ -237,10 +254,14 @@ class Doctor:
         )
 
 
+def _gpus(key: str) -> str:
+    return "GPUs" if key == ANY_MODEL else key
+
+
 def _left(job: Job, model: GpuModel, taken: int, milli: int) -> int:
     """What one card that is not whole in use could still give to slices, shares or whole pods."""
     kinds = {type(s.demand) for s in job.pod_sets}
-    if taken and Slice not in kinds or milli and Share not in kinds:
+    if (taken and Slice not in kinds) or (milli and Share not in kinds):
         return 0
     cells = model.memory_slices - taken.bit_count()
     return min(GRAIN * cells // model.memory_slices, GRAIN - milli * GRAIN // 1000)

@@ -1,11 +1,11 @@
-"""Where making room is worth a trial: nodes for one pod, domains for a gang; the most promising first, a few of each."""
+"""Where making room is worth a trial: nodes for one pod, domains for a gang; a few of each, promising ones first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from gpufleet.model.snapshot import Pending
+from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.model.workload import Whole
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN
@@ -32,6 +32,11 @@ def regions(session: Session, pending: Pending, freeable: Freeable) -> Iterator[
                     rated.append((price, session.topology.order[domain[0]], domain))
             for _, _, domain in sorted(rated)[:MOST]:
                 yield {model: domain}
+
+
+def freed_by(session: Session, place: PodPlace) -> int:
+    """Grains an estimate counts for a place that comes free. A part of a card counts as the card: never too little."""
+    return max(session.cost([place]), GRAIN) if place.slices or place.shares else session.cost([place])
 
 
 def _asks_whole(pending: Pending) -> bool:

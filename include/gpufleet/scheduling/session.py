@@ -32,6 +32,7 @@ class Mark:
 
     ledger: int
     usage: int
+    standing: int
     steps: int
 
 
@@ -46,6 +47,8 @@ class Session:
         self.topology = Topology(snapshot.levels, self.nodes.values())
         self.tree = Tree(snapshot.queues)
         self.usage = used(snapshot, self.tree)
+        self.standing = used(snapshot, self.tree)
+        """Use of what ran before this pass and still does: whose work may be taken back is judged by this alone."""
         self.held: dict[str, tuple[PodPlace, ...]] = {name: r.places for name, r in self.running.items()}
         """Where running jobs are by now: without what was taken from them, with what they got instead."""
         self.departing: list[tuple[str, PodPlace]] = [
@@ -66,11 +69,12 @@ class Session:
     # ------------------------------------------------------------ undo
 
     def mark(self) -> Mark:
-        return Mark(self.ledger.mark(), self.usage.mark(), len(self._steps))
+        return Mark(self.ledger.mark(), self.usage.mark(), self.standing.mark(), len(self._steps))
 
     def rollback(self, mark: Mark) -> None:
         self.ledger.rollback(mark.ledger)
         self.usage.rollback(mark.usage)
+        self.standing.rollback(mark.standing)
         while len(self._steps) > mark.steps:
             job, places, departed = self._steps.pop()
             self.held[job] = places
@@ -101,7 +105,8 @@ class Session:
     @cached_property
     def rights(self) -> Rights:
         """The rules of reclaim, with fair shares as of the start of the pass."""
-        return Rights(self.tree, self.usage, fair_shares(self.tree, self._wanted(), capacity(self.snapshot)))
+        shares = fair_shares(self.tree, self._wanted(), capacity(self.snapshot))
+        return Rights(self.tree, self.usage, self.standing, shares)
 
     def _wanted(self) -> dict[str, dict[str, int]]:
         """What every leaf uses and waits for. A request larger than all there is hides nobody else's."""
@@ -181,24 +186,32 @@ class Session:
             self.ledger.add(place, name)
         for places, sign in ((gone, -1), (come, +1)):
             for place in places:
-                if place.node in self.nodes:
-                    model, grains = self.nodes[place.node].model.name, self.cost([place])
-                    self.usage.add(job.queue, model, sign * grains, preemptible=job.preemptible)
+                self._count(job, place, sign)
         self.held[name] = after
+
+    def _count(self, job: Job, place: PodPlace, sign: int) -> None:
+        if place.node in self.nodes:
+            model, grains = self.nodes[place.node].model.name, sign * self.cost([place])
+            for table in (self.usage, self.standing):
+                table.add(job.queue, model, grains, preemptible=job.preemptible)
 
     def note_moved(self, name: str, places: Sequence[PodPlace]) -> None:
         """Pods taken away stand elsewhere now; the ledger knows already."""
         job = self.running[name].job
         for place in places:
-            model = self.nodes[place.node].model.name
-            self.usage.add(job.queue, model, self.cost([place]), preemptible=job.preemptible)
+            self._count(job, place, +1)
         self._steps.append((name, self.held[name], len(self.departing)))
         self.held[name] = tuple(sorted([*self.held[name], *places], key=lambda p: p.rank))
 
-    def commit(self, pending: Pending, places: tuple[PodPlace, ...], after: Sequence[str] = ()) -> None:
-        """Write down that the job starts here; it waits for whoever is leaving these devices."""
-        waits = {*after, *(job for job, old in self.departing for place in places if overlap(self.ledger, old, place))}
-        self.placements[pending.job.id] = Placement(pending.job.id, places, tuple(sorted(waits)))
+    def commit(self, pending: Pending, places: tuple[PodPlace, ...], victims: Sequence[str] = ()) -> None:
+        """Write down that the job starts here, in the place of its victims."""
+        self.placements[pending.job.id] = Placement(pending.job.id, places, tuple(victims))
+
+    def placed(self, job: str) -> Placement:
+        """The job's placement; it waits for its victims and for whoever else is leaving its devices."""
+        found = self.placements[job]
+        waits = {name for name, old in self.departing if any(overlap(self.ledger, old, new) for new in found.pods)}
+        return Placement(job, found.pods, tuple(sorted({*found.after, *waits})))
 
     def since_save(self, run: Running) -> float:
         """Seconds of work that would be lost now."""
@@ -214,13 +227,20 @@ def shape(pending: Pending) -> Shape:
 
 
 def overlap(ledger: Ledger, old: PodPlace, new: PodPlace) -> bool:
-    """Whether a new place stands on devices (or cells of them) of an old one."""
+    """Whether a new place stands where an old one does: the same card, the same cells of it, or too much of it."""
     if old.node != new.node:
         return False
-    table = ledger.books[new.node].table
+    book = ledger.books[new.node]
     for gpu in {*old.devices} & {*new.devices}:
-        before = table.masks(s.instance for s in old.slices if s.gpu == gpu)
-        after = table.masks(s.instance for s in new.slices if s.gpu == gpu)
-        if not before or not after or before & after:
+        if old.slices and new.slices:
+            before = book.table.masks(s.instance for s in old.slices if s.gpu == gpu)
+            meets = bool(before & book.table.masks(s.instance for s in new.slices if s.gpu == gpu))
+        elif old.shares and new.shares:
+            milli = book.cards[gpu].milli + sum(s.milli for s in old.shares if s.gpu == gpu)
+            memory = book.cards[gpu].memory_mib + sum(s.memory_mib for s in old.shares if s.gpu == gpu)
+            meets = milli > 1000 or memory > book.node.model.memory_mib
+        else:
+            meets = True
+        if meets:
             return True
     return False

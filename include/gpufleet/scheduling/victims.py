@@ -13,7 +13,7 @@ from fractions import Fraction
 from gpufleet.model.plan import Eviction
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind
-from gpufleet.scheduling.regions import regions
+from gpufleet.scheduling.regions import freed_by, regions
 from gpufleet.scheduling.session import Session
 
 Allowed = Callable[[Running], bool]
@@ -48,7 +48,7 @@ class Trial:
 
 
 def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: str) -> bool:
-    """Stop the cheapest allowed victims that let the job start, and start it; False and nothing changed when none do."""
+    """Stop the cheapest allowed victims that let the job start, and start it; False (nothing changed) if none do."""
     units = _units(session, [r for r in session.running.values() if _may_stop(session, pending, r)])
     best: Trial | None = None
     for nodes in regions(session, pending, _movable(session, units)):
@@ -107,7 +107,7 @@ def _movable(session: Session, units: Sequence[Unit]) -> dict[str, list[tuple[Fr
     for unit in units:
         if unit.rank is None:
             for place in session.held[unit.job]:
-                found.setdefault(place.node, []).append((unit.lost, session.cost([place])))
+                found.setdefault(place.node, []).append((unit.lost, freed_by(session, place)))
     return found
 
 

@@ -54,8 +54,6 @@ class Saver:
         for step in self._steps():
             ref = self._ref(step)
             if judge(self._store, self._place.job, ref, verify=False).manifest is None:
-                if self._place.rank == 0:
-                    self._store.remove(manifest_path(self._place.job, ref))
                 self._remove_part(ref)
 
     def save(self, step: int, data: bytes, request: int, peer_alive: PeerAlive) -> Saved:
@@ -128,6 +126,8 @@ class Saver:
 
     def _remove_part(self, ref: SaveRef) -> None:
         folder = save_folder(self._place.job, ref)
+        if self._place.rank == 0:  # a put that reported a failure may have landed all the same
+            self._store.remove(manifest_path(self._place.job, ref))
         self._store.remove(f"{folder}/{marker_name(self._place.rank)}")
         self._store.remove(f"{folder}/{shard_name(self._place.rank)}")
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, slice_on, whole
 
 from gpufleet.errors import Temporary
 from gpufleet.sandbox import gangs
 from gpufleet.sandbox.book import Book
 from gpufleet.sandbox.caretaker import turn
-from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, slice_on, whole
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.sandboxes import WORLD
+from tests.unit.sandbox.worlds import T0, pretended, wish
 
 from gpufleet.errors import Invalid
 from gpufleet.sandbox import machines
 from gpufleet.sandbox.caretaker import turn
 from gpufleet.sandbox.founding import found
-from tests.sandboxes import WORLD
-from tests.unit.sandbox.worlds import T0, pretended, wish
 
 
 def test_a_fast_ledger_starts_at_midnight(tmp_path: Path) -> None:

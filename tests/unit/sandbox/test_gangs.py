@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.unit.sandbox.worlds import T0, PretendedSite, ask, pretended, reasons, share_on, slice_on, whole
 
 from gpufleet.errors import NotFound, Refused
 from gpufleet.model.workload import Container
@@ -15,7 +16,6 @@ from gpufleet.sandbox import caretaker, gangs
 from gpufleet.sandbox.records import PodPhase
 from gpufleet.sandbox.runner import Sight, Stage
 from gpufleet.training.manifest import parse_control
-from tests.unit.sandbox.worlds import T0, PretendedSite, ask, pretended, reasons, share_on, slice_on, whole
 
 A, B = "res-0", "spot-a0"
 SECOND = timedelta(seconds=1)

@@ -7,13 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, reasons, whole
 
 from gpufleet.errors import Invalid, NoCapacity, NotFound, Refused
 from gpufleet.model.hardware import NodeState
 from gpufleet.sandbox import gangs, machines, market, views
 from gpufleet.sandbox.caretaker import turn
 from gpufleet.sandbox.records import Bought, InstanceState, Notice
-from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, reasons, whole
 
 SPOT, NODE = "spot-h100-a", "spot-a0"
 

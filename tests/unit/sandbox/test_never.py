@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,15 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.sandbox.worlds import ask, pretended, settle, share_on, slice_on, whole, wish
 
 from gpufleet.errors import GpufleetError
 from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import MigInstance, illegal_layout
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.sandbox import gangs, machines, market
+from gpufleet.sandbox.book import Book
 from gpufleet.sandbox.caretaker import turn
-from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, share_on, slice_on, whole
 
 NODES = [
     {"name": "h{}", "count": 2, "model": "H100-80", "gpus": 2, "cpu": 8, "memory_gib": 64, "position": ["z", "l"]},
@@ -39,20 +39,32 @@ OFFERING = {
     "available": 2,
 }
 # The names of bought machines follow from their tokens, t0 and t1.
-NAMES = ["h0", "h1", "r0", "s0", "i-6e5ab5fb-0", "i-628b49d9-0"]
+NAMES = ["h0", "h1", "r0", "s0", "i-512f26ad-0", "i-628b49d9-0"]
 PROFILES = ["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.24gb", "2g.48gb"]
 
+LAYOUTS = [
+    (MigInstance(0, "1g.10gb"), MigInstance(4, "3g.40gb")),
+    (MigInstance(0, "2g.20gb"), MigInstance(6, "1g.10gb")),
+    (),
+]
+
 nodes = st.sampled_from(NAMES)
-gpus = st.integers(0, 2)
+gpus = st.integers(0, 1)
 instances = st.builds(MigInstance, st.integers(0, 9), st.sampled_from(PROFILES))
 host = st.sampled_from([None, 1.0, 5.0])
-places = st.one_of(
-    st.builds(lambda node, one, cpu: whole(node, *one, cpu=cpu), nodes, st.lists(gpus, max_size=2), host),
+few_gpus = st.lists(gpus, min_size=1, max_size=2, unique=True)
+nonsense = st.one_of(
     st.builds(lambda node, gpu, at: slice_on(node, gpu, at.profile, at.start), nodes, gpus, instances),
-    st.builds(share_on, nodes, gpus, st.sampled_from([0, 300, 500, 1000]), st.sampled_from([10_000, 50_000])),
+    st.builds(lambda node, twice: whole(node, *twice), nodes, st.lists(gpus, max_size=3)),
 )
-jobs = st.sampled_from(["a", "b", "c", "d"])
+jobs = st.sampled_from(["a", "b", "c", "d", "e", "f"])
 attempts = st.integers(1, 2)
+
+
+wholes = st.builds(lambda node, some, cpu: whole(node, *some, cpu=cpu), st.sampled_from(NAMES[:4]), few_gpus, host)
+shares = st.builds(
+    share_on, st.sampled_from(NAMES[:2]), gpus, st.sampled_from([300, 500]), st.sampled_from([9_000, 50_000])
+)
 
 
 class AnyRequests(RuleBasedStateMachine):
@@ -78,12 +90,38 @@ class AnyRequests(RuleBasedStateMachine):
                 assert self._everything() == before, "a refused request changed something"
 
     def _everything(self) -> tuple[dict[Any, Any], ...]:
-        book = self.world.site.book
+        return self._records(self.world.site.book)
+
+    @staticmethod
+    def _records(book: Book) -> tuple[dict[Any, Any], ...]:
         return dict(book.machines), dict(book.gangs), dict(book.stock), dict(book.instances)
 
-    @rule(job=jobs, attempt=attempts, wanted=st.lists(places, min_size=1, max_size=3))
-    def launch(self, job: str, attempt: int, wanted: list[PodPlace]) -> None:
+    @rule(job=jobs, attempt=attempts, wanted=st.lists(wholes, min_size=1, max_size=2))
+    def launch_whole(self, job: str, attempt: int, wanted: list[PodPlace]) -> None:
         self.ask(gangs.launch, ask(job, *wanted, attempt=attempt))
+
+    @rule(job=jobs, attempt=attempts, wanted=st.lists(shares, min_size=1, max_size=2))
+    def launch_shares(self, job: str, attempt: int, wanted: list[PodPlace]) -> None:
+        self.ask(gangs.launch, ask(job, *wanted, attempt=attempt))
+
+    @rule(job=jobs, attempt=attempts, pick=st.integers(0, 20))
+    def launch_slice(self, job: str, attempt: int, pick: int) -> None:
+        """One that exists; whether it is free is for the referee to say."""
+        if existing := self._existing():
+            node, gpu, instance = existing[pick % len(existing)]
+            self.ask(gangs.launch, ask(job, slice_on(node, gpu, instance.profile, instance.start), attempt=attempt))
+
+    @rule(job=jobs, wanted=st.lists(nonsense, min_size=1, max_size=2))
+    def launch_anything(self, job: str, wanted: list[PodPlace]) -> None:
+        self.ask(gangs.launch, ask(job, *wanted))
+
+    def _existing(self) -> list[tuple[str, int, MigInstance]]:
+        return [
+            (machine.name, device.index, instance)
+            for machine in self.world.site.book.machines.values()
+            for device in machine.devices
+            for instance in device.instances
+        ]
 
     @rule(job=jobs, attempt=attempts, grace=st.sampled_from([0, 2]))
     def stop(self, job: str, attempt: int, grace: int) -> None:
@@ -93,42 +131,34 @@ class AnyRequests(RuleBasedStateMachine):
     def remove(self, job: str, attempt: int) -> None:
         self.ask(gangs.remove, job, attempt)
 
-    @rule(node=nodes, gpu=gpus, destroy=st.lists(instances, max_size=2), create=st.lists(instances, max_size=3))
-    def repartition(self, node: str, gpu: int, destroy: list[MigInstance], create: list[MigInstance]) -> None:
-        self.ask(machines.repartition, node, gpu, destroy=tuple(destroy), create=tuple(create))
+    @rule(gpu=gpus, destroy=st.lists(instances, max_size=2), create=st.lists(instances, max_size=3))
+    def repartition_anyhow(self, gpu: int, destroy: list[MigInstance], create: list[MigInstance]) -> None:
+        self.ask(machines.repartition, "h0", gpu, destroy=tuple(destroy), create=tuple(create))
 
-    @rule(node=nodes, gpu=gpus)
-    def cut_anew(self, node: str, gpu: int) -> None:
-        """What exists goes as far as nobody uses it, and two slices come."""
-        machine = self.world.site.book.machines.get(node)
-        found = [device for device in machine.devices if device.index == gpu] if machine else []
-        for device in found:
-            create = (MigInstance(0, "1g.10gb"), MigInstance(4, "3g.40gb"))
-            self.ask(machines.repartition, node, gpu, destroy=device.instances, create=create)
+    @rule(gpu=gpus, create=st.sampled_from(LAYOUTS))
+    def cut(self, gpu: int, create: tuple[MigInstance, ...]) -> None:
+        self.ask(machines.repartition, "h0", gpu, destroy=(), create=create)
 
-    @rule(node=nodes, on=st.booleans())
-    def cordon(self, node: str, on: bool) -> None:
-        self.ask(machines.cordon, node, on=on)
+    @rule(gpu=gpus, create=st.sampled_from(LAYOUTS))
+    def cut_anew(self, gpu: int, create: tuple[MigInstance, ...]) -> None:
+        destroy = tuple(instance for node, at, instance in self._existing() if (node, at) == ("h0", gpu))
+        self.ask(machines.repartition, "h0", gpu, destroy=destroy, create=create)
 
-    @rule(node=nodes, gpu=gpus, healthy=st.booleans())
-    def health(self, node: str, gpu: int, healthy: bool) -> None:
-        self.ask(machines.set_health, node, gpu, healthy=healthy)
+    @rule(node=nodes, gpu=gpus, on=st.booleans(), what=st.sampled_from(["cordon", "health", "fail"]))
+    def something_happens_to_a_node(self, node: str, gpu: int, on: bool, what: str) -> None:
+        if what == "cordon":
+            self.ask(machines.cordon, node, on=on)
+        elif what == "health":
+            self.ask(machines.set_health, node, gpu, healthy=on)
+        elif node != "h0":
+            self.ask(machines.fail, node)
 
-    @rule(node=nodes)
-    def fail(self, node: str) -> None:
-        self.ask(machines.fail, node)
-
-    @rule(node=nodes)
-    def reclaim(self, node: str) -> None:
-        self.ask(market.reclaim, node)
-
-    @rule(node=nodes)
-    def terminate(self, node: str) -> None:
-        self.ask(market.terminate, node)
-
-    @rule(token=st.sampled_from(["t0", "t1"]), count=st.integers(1, 2))
-    def buy(self, token: str, count: int) -> None:
-        self.ask(market.launch, "spot", count, token)
+    @rule(node=nodes, token=st.sampled_from(["t0", "t1"]), what=st.sampled_from(["buy", "reclaim", "terminate"]))
+    def something_happens_in_the_cloud(self, node: str, token: str, what: str) -> None:
+        if what == "buy":
+            self.ask(market.launch, "spot", 1, token)
+        else:
+            self.ask(market.reclaim if what == "reclaim" else market.terminate, node)
 
     @rule(pick=st.integers(0, 20), code=st.sampled_from([0, 1]))
     def process_ends(self, pick: int, code: int) -> None:
@@ -141,17 +171,11 @@ class AnyRequests(RuleBasedStateMachine):
 
     @rule()
     def sandbox_is_killed(self) -> None:
-        before = self._everything()
+        before, folder = self._everything(), self.world.site.folder
         self.world.site.book.close()
-        with suppress(OSError):
-            self.world = self._again()
-        assert self._everything() == before, "what was on disk is not what was in memory"
-
-    def _again(self) -> PretendedSite:
-        from tests.unit.sandbox.worlds import settle, wish
-
+        assert self._records(Book(folder / "state.db")) == before, "what was on disk is not what was in memory"
         world = wish(nodes=NODES, offerings=[OFFERING], notice="3s")
-        return settle(self.world.site.folder, self.world.clock, self.world.runner, world)
+        self.world = settle(folder, self.world.clock, self.world.runner, world)
 
     @invariant()
     def nothing_is_held_twice(self) -> None:
@@ -215,5 +239,5 @@ class AnyRequests(RuleBasedStateMachine):
 
 TestAnyRequests = AnyRequests.TestCase
 TestAnyRequests.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, share_on, slice_on, whole
 
 from gpufleet.errors import GpufleetError, Permanent, Refused
 from gpufleet.model.hardware import MigInstance
@@ -13,7 +14,6 @@ from gpufleet.model.workload import Container
 from gpufleet.sandbox import gangs, machines, market
 from gpufleet.sandbox.caretaker import turn
 from gpufleet.sandbox.records import GangAsk
-from tests.unit.sandbox.worlds import PretendedSite, ask, pretended, share_on, slice_on, whole
 
 A, B, C = "res-0", "spot-a0", "spot-a1"
 
@@ -32,7 +32,9 @@ def world(tmp_path: Path) -> PretendedSite:
         machines.set_health(world.site, A, 5, healthy=False)
         machines.cordon(world.site, B, on=True)
         market.reclaim(world.site, C)
-        machines.repartition(world.site, A, 6, destroy=(), create=(MigInstance(0, "1g.10gb"), MigInstance(4, "3g.40gb")))
+        machines.repartition(
+            world.site, A, 6, destroy=(), create=(MigInstance(0, "1g.10gb"), MigInstance(4, "3g.40gb"))
+        )
     return world
 
 
@@ -239,7 +241,14 @@ REMAKES = {
 
 @pytest.mark.parametrize(("mig", "gpu", "want"), REMAKES.values(), ids=REMAKES)
 def test_remaking_keeps_the_nodes_way(tmp_path: Path, mig: str, gpu: int, want: str) -> None:
-    node = {"name": "n", "model": "H100-80", "gpus": 2, "position": ["z", "l"], "mig": mig, "layout": {0: ["1g.10gb@0"]}}
+    node = {
+        "name": "n",
+        "model": "H100-80",
+        "gpus": 2,
+        "position": ["z", "l"],
+        "mig": mig,
+        "layout": {0: ["1g.10gb@0"]},
+    }
     world = pretended(tmp_path, nodes=[node])
     gangs.launch(world.site, ask("slicer", slice_on("n", 0, "1g.10gb", 0)))
     with pytest.raises(Refused, match=want):

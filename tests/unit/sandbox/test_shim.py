@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.sandboxes import eventually
 
 from gpufleet.sandbox import shim
 from gpufleet.sandbox.runner import ShimRunner, Sight, Stage, Start
-from tests.sandboxes import eventually
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.sandboxes import WORLD
 
 from gpufleet.errors import Invalid
 from gpufleet.sandbox.world import read_world
-from tests.sandboxes import WORLD
 
 NODE = {"name": "n", "model": "H100-80", "gpus": 2, "position": ["z", "l"]}
 OFFER = {
@@ -45,8 +45,14 @@ MISTAKES = {
     "a key that is missing": ({"nodes": []}, "'version': Field required"),
     "another version": ({"version": 2}, "'version': Input should be 1"),
     "nothing at all": (None, "'the document': Input should be a valid dictionary"),
-    "an unknown model": ({"version": 1, "nodes": [{**NODE, "model": "H99"}]}, "'n': GPU model 'H99' is not in the catalogue"),
-    "a place without a level": ({"version": 1, "nodes": [{**NODE, "position": ["z"]}]}, "'n' is at ['z'], but the levels"),
+    "an unknown model": (
+        {"version": 1, "nodes": [{**NODE, "model": "H99"}]},
+        "'n': GPU model 'H99' is not in the catalogue",
+    ),
+    "a place without a level": (
+        {"version": 1, "nodes": [{**NODE, "position": ["z"]}]},
+        "'n' is at ['z'], but the levels",
+    ),
     "an illegal layout": (
         {"version": 1, "nodes": [{**NODE, "layout": {0: ["2g.20gb@1"]}}]},
         "'n', layout of GPU 0: 2g.20gb may not start at 1",
@@ -56,7 +62,10 @@ MISTAKES = {
     "one name twice": ({"version": 1, "nodes": [NODE, NODE]}, "two nodes are called 'n'"),
     "one offering twice": ({"version": 1, "offerings": [OFFER, OFFER]}, "two offerings are called 'o'"),
     "a count without numbers": ({"version": 1, "nodes": [{**NODE, "count": 2}]}, "'n' has a count of 2"),
-    "an offering nobody sells": ({"version": 1, "nodes": [{**NODE, "offering": "p"}]}, "'n': no offering is called 'p'"),
+    "an offering nobody sells": (
+        {"version": 1, "nodes": [{**NODE, "offering": "p"}]},
+        "'n': no offering is called 'p'",
+    ),
     "a duration": ({"version": 1, "notice": "soon"}, "'notice': 'soon' is not a duration"),
     "a price": ({"version": 1, "offerings": [{**OFFER, "price": "cheap"}]}, "'cheap' is not an amount"),
     "a price below zero": ({"version": 1, "offerings": [{**OFFER, "price": "-1"}]}, "'-1' is below zero"),

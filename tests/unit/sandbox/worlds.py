@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.sandboxes import WORLD
+
 from gpufleet.clock import ManualClock
 from gpufleet.model.hardware import MigInstance
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
@@ -21,7 +23,6 @@ from gpufleet.sandbox.records import Gang, GangAsk, Pod, PodAsk
 from gpufleet.sandbox.runner import Sight, Stage, Start
 from gpufleet.sandbox.site import Site
 from gpufleet.sandbox.world import World
-from tests.sandboxes import WORLD
 
 T0 = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 PATIENT = Container(("python", "-c", "pass"))

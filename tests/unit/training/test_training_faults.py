@@ -73,6 +73,22 @@ def test_a_failed_save_is_reported_removed_and_tried_again(brittle: Rig, trouble
     assert brittle.open(attempt=2).first_step == 2
 
 
+def test_a_manifest_that_landed_though_its_put_failed_is_taken_back(
+    brittle: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Brittle.pipe_file
+
+    def land_and_fail(self: Brittle, path: str, value: bytes, mode: str = "overwrite", **options: object) -> None:
+        put(self, path, value, mode=mode)
+        if "manifest" in path:
+            raise TimeoutError("no answer")
+
+    run = brittle.open()
+    monkeypatch.setattr(Brittle, "pipe_file", land_and_fail)
+    assert run.save(1, b"x") is False
+    assert open_store(brittle.url).names("job-a/1/000000000001") == []
+
+
 def test_a_failed_request_waits_for_the_interval_but_a_new_one_is_tried_at_once(brittle: Rig, tmp_path: Path) -> None:
     control = tmp_path / "control.json"
     control.write_bytes(dump_control(Control(1)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from gpufleet.training import Run, Wish, start
+from gpufleet.training.clock import CLOCK
 from gpufleet.training.examples.group import Group, PeerGone
 from gpufleet.training.examples.joining import Seat, join, read_seat
 from gpufleet.training.examples.model import State, accuracy, dump_weights, gradient_of, load_digits
@@ -49,7 +49,7 @@ def train(run: Run, seat: Seat, group: Group, options: argparse.Namespace) -> St
     while state.step < options.steps:
         rows = state.draw(len(digits.labels))[seat.rank :: seat.world_size]
         gradient, loss = gradient_of(state.weights, digits.part(rows))
-        time.sleep(options.step_seconds)
+        CLOCK.sleep(options.step_seconds)
         total, wish = group.total(np.append(gradient, loss), run.wish())
         state.apply(total[:-1])
         run.progress(state.step, loss=total[-1])

@@ -1,0 +1,69 @@
+"""What a person asks for: every wrong key is refused with one sentence that names it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gpufleet.errors import Invalid
+from gpufleet.formats.request import parse_request
+from gpufleet.model.capacity import CapacityType
+from gpufleet.model.workload import Share, Slice, Whole
+
+GOOD = {"team": "vision", "project": "digits", "command": "python train.py --lr 0.1"}
+
+REFUSED = {
+    "an unknown key": ({"gpu": 8}, "'gpu' is not a key"),
+    "no team": ({"team": None}, "'team' is missing"),
+    "no command": ({"command": ""}, "'command' is missing"),
+    "a command that cannot be split": ({"command": "echo 'half"}, "command cannot be read"),
+    "no GPUs": ({"gpus": 0}, "gpus must be a whole number above 0"),
+    "fewer than no GPUs": ({"gpus": -2}, "gpus must be a whole number above 0"),
+    "half a GPU as a whole one": ({"gpus": 0.5}, "gpus must be a whole number above 0"),
+    "GPUs as a flag": ({"gpus": True}, "gpus must be a whole number above 0"),
+    "no pods": ({"pods": 0}, "pods must be a whole number above 0"),
+    "an interval of nothing": ({"checkpoint_interval": "0s"}, "checkpoint_interval must be longer than 0"),
+    "an interval in no unit we know": ({"checkpoint_interval": "soon"}, "checkpoint_interval: 'soon' is not a duration"),
+    "an interval without a unit but with a sign": ({"checkpoint_interval": "-5m"}, "checkpoint_interval"),
+    "memory of nothing": ({"memory_gib": 0}, "memory_gib must be above 0"),
+    "memory that is no number": ({"memory_gib": "lots"}, "memory_gib must be a number of GiB"),
+    "GPUs and a slice": ({"gpus": 1, "memory_gib": 9}, "gpus and memory_gib exclude each other"),
+    "GPUs and a profile": ({"gpus": 1, "profile": "1g.10gb"}, "gpus and profile exclude each other"),
+    "a share above one": ({"share": 1.5, "memory_gib": 4}, "share must be above 0 and at most 1"),
+    "a share without its memory": ({"share": 0.5}, "memory_gib is missing"),
+    "a kind nobody knows": ({"kind": "batch"}, "kind must be one of training, inference, interactive"),
+    "a priority nobody has": ({"priority": 5000}, "priority must be from 0 to 1000"),
+    "a capacity type nobody sells": ({"capacity": ["cheap"]}, "capacity must be among"),
+    "a model nobody makes": ({"models": ["H1000"]}, "'H1000' is not in the catalogue"),
+    "an environment that is no mapping": ({"env": "A=1"}, "env must map names to values"),
+    "an environment with a bad name": ({"env": {"A B": "1"}}, "env has 'A B'"),
+    "more members than pods": ({"pods": 2, "min_members": 3}, "min_members 3 is more than the 2 pods"),
+}
+
+
+@pytest.mark.parametrize(("change", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_refused(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_request({**GOOD, **change})
+    assert sentence in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+TAKEN = {
+    "nothing asked for is one whole GPU": ({}, "demand", Whole(1)),
+    "whole GPUs, also as a form writes them": ({"gpus": "8"}, "demand", Whole(8)),
+    "a slice by its memory": ({"memory_gib": 9.5}, "demand", Slice(memory_mib=9728)),
+    "a slice by name": ({"profile": "3g.40gb"}, "demand", Slice(profile="3g.40gb")),
+    "a share": ({"share": "0.25", "memory_gib": 4}, "demand", Share(250, 4096)),
+    "capacity types with commas": ({"capacity": "spot, reserved"}, "capacity", (CapacityType.SPOT, CapacityType.RESERVED)),
+    "a command line is split as a shell would": ({"command": "echo 'a b'"}, "command", ("echo", "a b")),
+    "a runtime": ({"runtime": "1h30m"}, "runtime", timedelta(minutes=90)),
+    "what a form leaves empty is not asked for": ({"models": [], "name": "", "env": {}}, "models", ()),
+}
+
+
+@pytest.mark.parametrize(("change", "field", "want"), TAKEN.values(), ids=TAKEN)
+def test_taken(change: dict[str, Any], field: str, want: Any) -> None:
+    assert getattr(parse_request({**GOOD, **change}), field) == want

@@ -70,6 +70,8 @@ def _may_stop(session: Session, pending: Pending, run: Running) -> bool:
     """Preemptible, past its queue's min_runtime, and never a service for the sake of training."""
     if not run.job.preemptible or not session.held[run.job.id] or is_protected(session, run):
         return False
+    if any(move.job == run.job.id for move in session.moves):
+        return False  # it has just been asked to move
     return run.job.kind is not Kind.INFERENCE or pending.job.kind is Kind.INFERENCE
 
 

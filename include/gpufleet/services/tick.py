@@ -15,8 +15,9 @@ from gpufleet.services.run_pass import run_pass
 from gpufleet.store import leases
 
 TICK: Final = "tick"
-LEASE: Final = timedelta(seconds=30)
-"""A holder that has not come round in this time is dead; every round renews it."""
+LEASE: Final = timedelta(seconds=10)
+"""A holder that has not come round in this time is taken for dead. Every round renews it, and two at work at once do no
+harm: plans are committed only on the revision they were made for, effects only by the holder of their own lease."""
 ROUNDS: Final = 20
 """Rounds one caller makes for others before it leaves the rest to the next caller."""
 

@@ -50,15 +50,22 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.fixture(scope="module")
+def quiet_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """One fleet for every request that is refused: a refusal changes nothing."""
+    with played(tmp_path_factory.mktemp("quiet") / "home") as found:
+        found.tick()
+        yield found
+
+
 @pytest.mark.parametrize(("asked", "who", "kind", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_what_is_refused_leaves_nothing_behind(
-    fleet: Played, asked: dict[str, Any], who: str, kind: type[GpufleetError], sentence: str
+    quiet_fleet: Played, asked: dict[str, Any], who: str, kind: type[GpufleetError], sentence: str
 ) -> None:
     with pytest.raises(kind) as refused:
-        fleet.submit(who, **{"team": "vision", **asked})
+        quiet_fleet.submit(who, **{"team": "vision", **asked})
     assert sentence in str(refused.value)
-    assert (count(fleet, t.job), count(fleet, t.claim), count(fleet, t.operation)) == (0, 0, 0)
+    assert [count(quiet_fleet, table) for table in (t.job, t.claim, t.operation)] == [0, 0, 0]
 
 
 def test_a_job_runs_is_metered_and_cancelled(fleet: Played) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 from airflow.sdk import CronPartitionTimetable, Param, dag, task
 
+NIGHTLY = CronPartitionTimetable("0 1 * * *", timezone="UTC", run_offset=-1, key_format="%Y-%m-%d")
+DAY = Param(None, type=["null", "string"], title="Day", description="Empty: the run's partition, e.g. 2026-09-15.")
 
-@dag(schedule=CronPartitionTimetable("0 1 * * *", timezone="UTC", run_offset=-1, key_format="%Y-%m-%d"), catchup=False,
-     max_active_runs=1, doc_md=__doc__, tags=["gpufleet", "finance"], description="Meter, price, check and publish one day",
-     params={"day": Param(None, type=["null", "string"], title="Day", description="Empty: the run's partition, e.g. 2026-09-15.")},
+
+@dag(schedule=NIGHTLY, catchup=False, max_active_runs=1, doc_md=__doc__, params={"day": DAY},
+     tags=["gpufleet", "finance"], description="Meter, price, check and publish one day",
      default_args={"owner": "gpufleet", "retries": 2, "retry_delay": timedelta(minutes=1)})  # fmt: skip
 def chargeback_nightly() -> None:
     @task

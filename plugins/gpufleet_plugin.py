@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 class GpufleetPlugin(AirflowPlugin):
     name = "gpufleet"
-    listeners = [CancelOnMark()]
-    operator_extra_links = [JobLink(), LogsLink()]
-    external_views = [
+    listeners: ClassVar = [CancelOnMark()]
+    operator_extra_links: ClassVar = [JobLink(), LogsLink()]
+    external_views: ClassVar = [
         {
             "name": "GPU fleet",
             "href": "gpufleet/",

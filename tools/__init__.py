@@ -1,0 +1,1 @@
+"""What builds, starts and shows the project; not part of the product."""

@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from gpufleet.errors import Forbidden, Invalid
-from gpufleet.model.tenancy import Principal
 from gpufleet.services.submit_job import Origin
 
 CONNECTION: Final = "gpufleet_default"

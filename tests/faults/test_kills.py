@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from tests.fleets import WORLD, Played, played
+from tests.sandboxes import eventually
 
 from gpufleet.model.tenancy import Principal
 from gpufleet.services import apply_operations as executor
@@ -23,8 +25,6 @@ from gpufleet.services.run_pass import run_pass
 from gpufleet.services.views import job_view
 from gpufleet.store import operations
 from gpufleet.store import schema as t
-from tests.fleets import WORLD, Played, played
-from tests.sandboxes import eventually
 
 TRAIN = "python -m gpufleet.training.examples.digits --steps 120 --seed 5 --step-seconds 0.03"
 
@@ -41,7 +41,9 @@ def controller(fleet: Played) -> Iterator[subprocess.Popen[bytes]]:
     """A real controller process."""
     log = (fleet.fleet.home / "controller.log").open("ab")
     env = {**fleet.environment, "PATH": "/usr/bin:/bin"}
-    process = subprocess.Popen([sys.executable, "-m", "gpufleet", "controller", "--every", "0.2"], env=env, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpufleet", "controller", "--every", "0.2"], env=env, stdout=log, stderr=log
+    )
     try:
         yield process
     finally:
@@ -56,7 +58,9 @@ def view(fleet: Played, job: str) -> dict[str, Any]:
 
 
 def train(fleet: Played) -> str:
-    return fleet.submit(command=TRAIN, pods=2, gpus=8, checkpoint_interval="1s", env={"GPUFLEET_PROGRESS_INTERVAL": "0.2"})
+    return fleet.submit(
+        command=TRAIN, pods=2, gpus=8, checkpoint_interval="1s", env={"GPUFLEET_PROGRESS_INTERVAL": "0.2"}
+    )
 
 
 def ended_well_once(fleet: Played, job: str, attempts: int) -> None:
@@ -130,7 +134,9 @@ def test_killed_between_the_decision_and_the_launch_the_next_one_launches(fleet:
     assert len(pods(fleet, job)) == 1
 
 
-def test_killed_after_the_launch_and_before_its_record_the_next_one_adopts(fleet: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_after_the_launch_and_before_its_record_the_next_one_adopts(
+    fleet: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = fleet.submit(gpus=1)
     run_pass(fleet.fleet)
     with monkeypatch.context() as patch:

@@ -67,6 +67,7 @@ def play(embedded: Embedded, tell: Teller) -> None:
     story = Story(embedded, tell)
     story.holds(lambda: {"gpu_job", "chargeback_nightly"} <= set(story.admin.dag_ids()), 60, "the DAGs are in Airflow")
     reference = _reference_run(embedded.home)
+    to_midnight(story)  # the story gets a finance day of its own
     train(story)
     serve(story)
     reclaim_with_purchase(story)
@@ -174,7 +175,8 @@ def reclaim_with_purchase(story: Story) -> None:
     after = story.job("train-digits")
     tell.say(f"attempt 1 ended: {after['attempts'][0]['end_reason']}")
     tell.say(
-        f"bought {len(bought)} x {bought[0]['offering'] if bought else '?'}; now on {', '.join(p['node'] for p in after['where'])}"
+        f"bought {len(bought)} x {bought[0]['offering'] if bought else '?'}; now on "
+        + ", ".join(p["node"] for p in after["where"])
     )
     tell.say(f"resumed {again - noticed:.1f} s after the notice, new machines included")
     if not bought or {p["node"] for p in after["where"]} & {p["node"] for p in before["where"]}:
@@ -256,13 +258,19 @@ def _digest(text: str) -> str:
     return next((line.split("=", 1)[1].strip() for line in text.splitlines() if line.startswith("weights sha256=")), "")
 
 
+def to_midnight(story: Story) -> datetime:
+    """Move the sandbox's ledger clock on to its next midnight."""
+    now = story.fleet.clusters["sandbox"].observe().cluster_time
+    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), tzinfo=UTC)
+    story.sandbox.post("/v1/clock", json.dumps({"to": midnight.isoformat()}).encode())
+    return midnight
+
+
 def bill(story: Story) -> None:
     tell = story.tell
     tell.act("5", "night falls: chargeback_nightly publishes the (accelerated) day as provisional")
-    day = story.fleet.clusters["sandbox"].observe().cluster_time.date()
-    midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=UTC)
-    story.sandbox.post("/v1/clock", json.dumps({"to": midnight.isoformat()}).encode())
-    run = story.admin.trigger("chargeback_nightly", {"day": day.isoformat()}, partition_key=day.isoformat())
+    day = to_midnight(story) - timedelta(days=1)
+    run = story.admin.trigger("chargeback_nightly", {"day": f"{day:%Y-%m-%d}"}, partition_key=f"{day:%Y-%m-%d}")
     story.holds(
         lambda: story.admin.run_state("chargeback_nightly", run) in ("success", "failed"), 90, "the nightly run ends"
     )

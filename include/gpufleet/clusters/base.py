@@ -118,7 +118,9 @@ class Cluster(Protocol):
         """Ask the running attempt for a checkpoint; a higher `number` is a new request, the same one is the same."""
         ...
 
-    def repartition(self, node: str, gpu: int, *, destroy: tuple[MigInstance, ...], create: tuple[MigInstance, ...]) -> None:
+    def repartition(
+        self, node: str, gpu: int, *, destroy: tuple[MigInstance, ...], create: tuple[MigInstance, ...]
+    ) -> None:
         """Remake free MIG instances of one GPU; done already is done. Raises Refused when one is in use or illegal."""
         ...
 

@@ -85,7 +85,8 @@ def _quota(fleet: Fleet, queues: tuple[Queue, ...]) -> Iterator[Finding]:
         return  # said under `database`
     parents = {q.parent for q in queues}
     promised = sum(
-        (amount.gpus for q in queues if q.name not in parents for key, amount in q.deserved if key == ANY_MODEL), Fraction(0)
+        (amount.gpus for q in queues if q.name not in parents for key, amount in q.deserved if key == ANY_MODEL),
+        Fraction(0),
     )
     steady = sum(len(n.devices) for n in nodes if n.capacity in (CapacityType.OWNED, CapacityType.RESERVED))
     if promised > steady:
@@ -104,7 +105,11 @@ NEEDED: Final = 10_000
 
 def _airflow() -> Iterator[Finding]:
     """Airflow's limits as this shell sees them; silent where no Airflow is configured here."""
-    keys = ("AIRFLOW__TRIGGERER__CAPACITY", "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG", "AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG")
+    keys = (
+        "AIRFLOW__TRIGGERER__CAPACITY",
+        "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG",
+        "AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG",
+    )
     if not any(name.startswith("AIRFLOW") for name in os.environ):
         return
     for key in keys:
@@ -112,4 +117,6 @@ def _airflow() -> Iterator[Finding]:
         if value.isdigit() and int(value) >= NEEDED:
             yield Finding(key, OK, value)
         else:
-            yield Finding(key, WARNING, f"is {value or 'not set'}; set it to {NEEDED}, or jobs beyond Airflow's default are not seen")
+            yield Finding(
+                key, WARNING, f"is {value or 'not set'}; set it to {NEEDED}, or Airflow hides part of our queue"
+            )

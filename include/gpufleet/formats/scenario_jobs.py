@@ -56,8 +56,17 @@ def read_pending(cell: Cell, levels: tuple[str, ...], at: datetime) -> Pending:
     job = _job(fields, sets, fields.get("submitted", Cell.instant, at))
     return Pending(
         Job(
-            job.id, job.team, job.project, job.queue, job.kind, job.pod_sets, job.submitted_at, job.priority,
-            job.preemptible, job.min_members, runtime=job.runtime,
+            job.id,
+            job.team,
+            job.project,
+            job.queue,
+            job.kind,
+            job.pod_sets,
+            job.submitted_at,
+            job.priority,
+            job.preemptible,
+            job.min_members,
+            runtime=job.runtime,
             models=fields.get("models", lambda c: tuple(read_model(m).name for m in c.cells()), ()),
             needs=fields.get("needs", _needs, Needs()),
             capacity=fields.get("capacity", lambda c: tuple(v.choice(CapacityType) for v in c.cells()), ()),
@@ -233,5 +242,3 @@ def _share(cell: Cell, job: str, node: Node) -> ShareOn:
     milli = _milli(fields["fraction"])
     memory = fields.get("memory_gib", Cell.mib, node.model.memory_mib * milli // 1000)
     return ShareOn(_gpu(fields["gpu"], job, node), milli, memory)
-
-

@@ -8,11 +8,23 @@ from gpufleet.model.capacity import CapacityType
 from gpufleet.model.catalogue import gpu_model, gpu_models
 from gpufleet.model.hardware import Device, GpuModel, Link, MigInstance, MigRemake, Node, NodeState, illegal_layout
 from gpufleet.model.tenancy import ANY_MODEL, Queue
-from gpufleet.units import GpuAmount
+from gpufleet.units import NO_GPU, GpuAmount, total
 
 NODE_KEYS = (
-    "name", "count", "model", "gpus", "path", "capacity", "link", "mig", "layout", "unhealthy", "sharing", "state",
-    "cpu", "memory_gib",
+    "name",
+    "count",
+    "model",
+    "gpus",
+    "path",
+    "capacity",
+    "link",
+    "mig",
+    "layout",
+    "unhealthy",
+    "sharing",
+    "state",
+    "cpu",
+    "memory_gib",
 )
 QUEUE_KEYS = ("name", "parent", "deserved", "limit", "weight", "min_runtime")
 ROOT = "root"
@@ -43,8 +55,18 @@ def _template(cell: Cell, levels: tuple[str, ...]) -> list[Node]:
 
 def _renamed(node: Node, name: str) -> Node:
     return Node(
-        name, node.model, node.devices, node.position, node.capacity, node.state, node.link, node.mig, node.sharing,
-        node.exactness, node.cpu, node.memory_mib,
+        name,
+        node.model,
+        node.devices,
+        node.position,
+        node.capacity,
+        node.state,
+        node.link,
+        node.mig,
+        node.sharing,
+        node.exactness,
+        node.cpu,
+        node.memory_mib,
     )
 
 
@@ -140,11 +162,18 @@ def _queue(cell: Cell) -> Queue:
         fields.get("weight", lambda c: float(c.number()), 1.0),
         fields.get("min_runtime", Cell.span, Queue(name).min_runtime),
     )
-    deserved = dict(queue.deserved)
-    for key, most in queue.limit:
-        if key in deserved and most < deserved[key]:
-            raise fields["limit"].wrong(f"queue '{name}' deserves {deserved[key]} of {key} but its limit is {most}.")
+    _check_limits(queue, fields)
     return queue
+
+
+def _check_limits(queue: Queue, fields: Fields) -> None:
+    """No limit is below what is deserved under the same key; the limit of `*` bounds the models together."""
+    deserved = dict(queue.deserved)
+    together = total(amount for key, amount in queue.deserved if key != ANY_MODEL)
+    for key, most in queue.limit:
+        due = max(together, deserved.get(key, NO_GPU)) if key == ANY_MODEL else deserved.get(key, NO_GPU)
+        if most < due:
+            raise fields["limit"].wrong(f"queue '{queue.name}' deserves {due} of {key} but its limit is {most}.")
 
 
 def _amounts(cell: Cell) -> tuple[tuple[str, GpuAmount], ...]:
@@ -169,5 +198,3 @@ def _check_parents(queue: Queue, by_name: dict[str, Queue], cell: Cell) -> None:
         if here.name in seen:
             raise cell.wrong(f"queue '{queue.name}' is its own ancestor: {' -> '.join([*seen, here.name])}.")
         seen.append(here.name)
-
-

@@ -17,9 +17,7 @@ def plan_lines(plan: Plan) -> list[str]:
     ]
     lines += [f"move {m.job} for {m.for_job} to {_places(m.places)}" for m in plan.moves]
     lines += [
-        f"remake GPU {r.gpu} of {r.node}:"
-        + "".join(f" -{i}" for i in r.destroy)
-        + "".join(f" +{i}" for i in r.create)
+        f"remake GPU {r.gpu} of {r.node}:" + "".join(f" -{i}" for i in r.destroy) + "".join(f" +{i}" for i in r.create)
         for r in plan.repartitions
     ]
     lines += [f"{w.position}. {w.job} waits ({w.reason}): {w.detail}; {w.unblock}" for w in plan.waiting]

@@ -125,7 +125,17 @@ def best_spot(ledger: Ledger, book: NodeBook, demand: Slice | Share) -> Spot | N
 def _share_spots(ledger: Ledger, book: NodeBook, demand: Share) -> list[Spot]:
     """Fill the opened card, the fullest first; open a new one last."""
     return [
-        Spot((int(not card.shares), len(card.free), 1000 - card.milli - demand.milli, -card.memory_mib, index), index)
+        Spot(
+            (
+                int(not card.shares),
+                len(card.free),
+                1000 - card.milli - demand.milli,
+                -card.memory_mib,
+                _breaks_pair(book, index),
+                index,
+            ),
+            index,
+        )
         for index, card in enumerate(book.cards)
         if _card_capacity(ledger, book, index, demand) > 0
     ]
@@ -158,9 +168,15 @@ def _card_spots(book: NodeBook, index: int, profile: MigProfile, waste: int) -> 
             continue
         left = table.room(card.taken | cut.mask)
         destroyed = 0 if exists else sum(1 for i in card.free if table.mask(i) & cut.mask)
-        worth = (waste, int(not exists), int(not card.used), room - left, left, destroyed, -cut.instance.start, index)
+        opens = int(not card.used) * (1 + _breaks_pair(book, index))
+        worth = (waste, int(not exists), opens, room - left, left, destroyed, -cut.instance.start, index)
         spots.append(Spot(worth, index, cut.instance))
     return spots
+
+
+def _breaks_pair(book: NodeBook, index: int) -> int:
+    """1 where opening this card leaves its bridge partner a widow."""
+    return int(book.node.link is Link.NVLINK_PAIRS and index in book.free and index ^ 1 in book.free)
 
 
 def take(ledger: Ledger, book: NodeBook, pod: PodSet, pod_set: int, job: str) -> PodPlace:

@@ -21,7 +21,7 @@ LINK_RANK = {Link.NVSWITCH: 0, Link.NVLINK_PAIRS: 1, Link.PCIE: 2}
 STEADY_RANK = {CapacityType.OWNED: 0, CapacityType.RESERVED: 0, CapacityType.ON_DEMAND: 1, CapacityType.SPOT: 2}
 
 
-class NoRoom(Exception):  # noqa: N818 - a word of control flow, never shown
+class NoRoom(Exception):
     """These nodes do not hold these pods."""
 
 
@@ -86,12 +86,14 @@ def _leaf_room(ledger: Ledger, topology: Topology, names: Sequence[str]) -> dict
 
 
 def _worth(book: NodeBook, pod_set: PodSet, pods: int, job: Job, leaf_room: int, topology: Topology) -> tuple[int, ...]:
-    """Smaller is better: link, steadiness, what is left over, the hole's size, the domain's room, the order."""
+    """Smaller is better: link, steadiness, the rest left over, instances destroyed, the hole's size, the domain's room."""
     gpus = pod_set.demand.gpus if isinstance(pod_set.demand, Whole) else 0
     free = len(book.free)
     left = free - pods * gpus
     link = LINK_RANK[book.node.link] if gpus > 1 else 0
-    return (link, steadiness(job, book.node), left, free, leaf_room, topology.order[book.node.name])
+    cut = sum(1 for i in book.free if book.cards[i].free) if book.cut else 0
+    destroyed = max(0, cut - left)
+    return (link, steadiness(job, book.node), left, destroyed, free, leaf_room, topology.order[book.node.name])
 
 
 def steadiness(job: Job, node: Node) -> int:
@@ -129,8 +131,7 @@ def _fill_exactly(ledger: Ledger, names: Sequence[str], wanted: Wanted, job: Job
     if chosen is None:
         raise NoRoom
     return [
-        take(ledger, books[where], pod_set, index, job.id)
-        for (index, pod_set), where in zip(pods, chosen, strict=True)
+        take(ledger, books[where], pod_set, index, job.id) for (index, pod_set), where in zip(pods, chosen, strict=True)
     ]
 
 

@@ -22,7 +22,7 @@ from gpufleet.placement.geometry import Geometry, geometry
 class NodeBook:
     """One node's cards and host resources now, and what was derived from them since the last change."""
 
-    __slots__ = ("cards", "cpu", "free", "memo", "memory_mib", "node", "running", "table", "usable")
+    __slots__ = ("cards", "cpu", "cut", "free", "memo", "memory_mib", "node", "running", "table", "usable")
 
     def __init__(self, node: Node, *, every_device: bool) -> None:
         self.node = node
@@ -36,11 +36,15 @@ class NodeBook:
         """Jobs that run here now and stay: they stand in the way of a remake."""
         self.memo: dict[Any, Any] = {}
         self.free: tuple[int, ...] = ()
+        """Cards that could be given whole."""
+        self.cut = False
+        """Whether free instances exist on any card."""
         self.refresh()
 
     def refresh(self) -> None:
         """Forget what was derived; called after every change."""
         self.memo.clear()
+        self.cut = any(card.free for card in self.cards)
         self.free = tuple(i for i, card in enumerate(self.cards) if self.usable[i] and self._is_whole(i, card))
 
     def _is_whole(self, index: int, card: Card) -> bool:
@@ -63,7 +67,11 @@ class Ledger:
     """All nodes' books. `ignore` names constraints left out in a what-if (host-resources, memory)."""
 
     def __init__(
-        self, nodes: Iterable[Node], running: Iterable[Running] = (), *, every_device: bool = False,
+        self,
+        nodes: Iterable[Node],
+        running: Iterable[Running] = (),
+        *,
+        every_device: bool = False,
         ignore: frozenset[Reason] = frozenset(),
     ) -> None:
         self.books = {n.name: NodeBook(n, every_device=every_device) for n in nodes}
@@ -187,4 +195,3 @@ class Ledger:
                 if holder in card.holders():
                     self._set(book, index, cards.without_hold(card, book.table, holder))
             book.refresh()
-

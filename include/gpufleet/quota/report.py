@@ -64,14 +64,22 @@ def _rows(
     deserved, limit, held = tree.deserved(queue), tree.limits[queue], now.of(queue)
     rows = [
         QueueUse(
-            queue, model, GpuAmount(held.get(model, 0)), _known(deserved.get(model)), _known(limit.get(model)),
+            queue,
+            model,
+            GpuAmount(held.get(model, 0)),
+            _known(deserved.get(model)),
+            _known(limit.get(model)),
             GpuAmount(shares.get((queue, model), 0)),
         )
         for model in models
     ]
     return [
         QueueUse(
-            queue, "*", GpuAmount(sum(held.values())), _known(deserved.get("*")), _known(limit.get("*")),
+            queue,
+            "*",
+            GpuAmount(sum(held.values())),
+            _known(deserved.get("*")),
+            _known(limit.get("*")),
             GpuAmount(sum(r.fair_share.grains for r in rows)),
         ),
         *rows,

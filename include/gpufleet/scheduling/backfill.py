@@ -55,9 +55,7 @@ def reserve(session: Session, pending: Pending) -> None:
     nodes = session.eligible(pending)
     if any(model in session.reservations for model in nodes):
         return
-    allowed = {
-        m: n for m, n in nodes.items() if session.quota_allows(job, m, session.grains(job, m, job.least_pods))
-    }
+    allowed = {m: n for m, n in nodes.items() if session.quota_allows(job, m, session.grains(job, m, job.least_pods))}
     if allowed and (found := _earliest(session, Gang(job, job.least_pods, allowed))):
         session.reservations[session.nodes[found.places[0].node].model.name] = found
         keep(session, found)

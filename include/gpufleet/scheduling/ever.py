@@ -10,7 +10,7 @@ from gpufleet.model.plan import Fit, Reason, Unfit, Verdict
 from gpufleet.model.snapshot import Pending, Snapshot
 from gpufleet.model.workload import Job, PodSet, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
-from gpufleet.placement.demand import capacity
+from gpufleet.placement.demand import capacities, capacity
 from gpufleet.placement.filters import FILTERS, eligible, verdict
 from gpufleet.placement.topology import natural
 
@@ -75,7 +75,14 @@ class EmptyFleet:
             case Share():
                 return Unfit(Reason.SHARING, "every card that offers shares is cut into slices for good")
 
+    def _most(self, job: Job, names: Sequence[str]) -> int:
+        """Pods that fit on these nodes, each set counted as if it were alone."""
+        return sum(min(s.count, sum(capacities(self.ledger, names, s).values())) for s in job.pod_sets)
+
     def _too_large(self, job: Job, nodes: Mapping[str, Sequence[str]]) -> Unfit:
+        if not whole_gpus(job):
+            most = max(self._most(job, names) for names in nodes.values())
+            return Unfit(Reason.TOO_LARGE, f"the job asks {_size(job)}, the empty fleet holds at most {most} of them")
         most = max(sum(len(self.ledger.books[n].free) for n in names) for names in nodes.values())
         where = "of one model " if len(nodes) > 1 else ""
         return Unfit(Reason.TOO_LARGE, f"the job asks {_size(job)}, the fleet has {most} GPUs {where}in all")

@@ -67,8 +67,14 @@ def _about(session: Session, plan: Plan, pending: Pending) -> Explanation:
             return Explanation(job_id, "starting", f"starts on {nodes}{after}")
     entry = next(w for w in plan.waiting if w.job == job_id)
     return Explanation(
-        job_id, "pending", entry.detail, entry.position, entry.queue_position, entry.reason,
-        _cheapest_wait(session, pending) or entry.unblock, _levels(session, pending),
+        job_id,
+        "pending",
+        entry.detail,
+        entry.position,
+        entry.queue_position,
+        entry.reason,
+        _cheapest_wait(session, pending) or entry.unblock,
+        _levels(session, pending),
     )
 
 
@@ -107,4 +113,3 @@ def _cheapest_wait(session: Session, pending: Pending) -> str:
             gpus = GpuAmount(session.cost(session.held[name]))
             best = (lost, name), f"the end of {name} ({gpus} GPUs, {minutes} min since its checkpoint) would place it"
     return best[1] if best else ""
-

@@ -13,7 +13,7 @@ from gpufleet.placement import repartitions
 from gpufleet.scheduling.allocate import allocate
 from gpufleet.scheduling.backfill import backfill, reserve
 from gpufleet.scheduling.consolidate import consolidate
-from gpufleet.scheduling.order import line
+from gpufleet.scheduling.order import Line, places_in_line
 from gpufleet.scheduling.preempt import preempt
 from gpufleet.scheduling.reasons import Doctor
 from gpufleet.scheduling.reclaim import reclaim
@@ -32,7 +32,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
 # Reasons more hardware would cure; whether an offering does is found out by what-if (design.md section 9).
 BUYABLE: Final = frozenset(
     {
-        Reason.NOT_ENOUGH, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CAPACITY_TYPE, Reason.NO_SUCH_MODEL,
+        Reason.NOT_ENOUGH,
+        Reason.FRAGMENTED,
+        Reason.TOPOLOGY,
+        Reason.CAPACITY_TYPE,
+        Reason.NO_SUCH_MODEL,
         Reason.TOO_LARGE,
     }
 )
@@ -48,7 +52,7 @@ def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tup
     """The pass itself: its decisions, and the pending jobs in the order in which they were considered."""
     session = Session(snapshot, policy, now)
     considered = []
-    for pending in line(session):
+    for pending in Line(session):
         considered.append(pending)
         if not any(action(session, pending) for action in ACTIONS):
             reserve(session, pending)
@@ -57,7 +61,7 @@ def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tup
 
 def finish(session: Session, considered: Sequence[Pending]) -> Plan:
     """The decisions as a plan, sorted."""
-    left = [p for p in considered if p.job.id not in session.placements]
+    left = places_in_line([p for p in considered if p.job.id not in session.placements])
     waiting = _waiting(session, left)
     by_id = {p.job.id: p for p in left}
     return Plan(

@@ -41,9 +41,7 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """The same fleet a moment later: victims wait again, started jobs run, moves and repartitions are done."""
     running, evicted = _running_after(snapshot, plan)
     placed = {p.job: p for p in plan.placements}
-    started = [
-        Running(p.job, placed[p.job.id].pods, snapshot.at) for p in snapshot.pending if p.job.id in placed
-    ]
+    started = [Running(p.job, placed[p.job.id].pods, snapshot.at) for p in snapshot.pending if p.job.id in placed]
     waiting = [p for p in snapshot.pending if p.job.id not in placed]
     everyone = tuple(sorted([*running, *started], key=lambda r: r.job.id))
     return replace(

@@ -63,6 +63,7 @@ class Session:
         """Counts what gave places back: what failed before may fit now."""
         self._steps: list[tuple[str, tuple[PodPlace, ...], int]] = []
         self._eligible: dict[Shape, dict[str, list[str]]] = {}
+        self._grains: dict[tuple[object, ...], int] = {}
         self.hopeless: set[tuple[object, ...]] = set()
         """(action, freed, shape, ...) that failed: equal requests are not tried again."""
 
@@ -91,6 +92,12 @@ class Session:
 
     def grains(self, job: Job, model: str, pods: int) -> int:
         """What so many pods (by rank) cost a quota at least on a model."""
+        key = (job.pod_sets, model, pods)
+        if key not in self._grains:
+            self._grains[key] = self._count_grains(job, model, pods)
+        return self._grains[key]
+
+    def _count_grains(self, job: Job, model: str, pods: int) -> int:
         found, left = 0, pods
         for pod_set in job.pod_sets:
             count = min(left, pod_set.count)
@@ -105,18 +112,27 @@ class Session:
     @cached_property
     def rights(self) -> Rights:
         """The rules of reclaim, with fair shares as of the start of the pass."""
-        shares = fair_shares(self.tree, self._wanted(), capacity(self.snapshot))
+        shares = fair_shares(self.tree, self._wanted(), self.capacity)
         return Rights(self.tree, self.usage, self.standing, shares)
+
+    def possible(self, pending: Pending) -> list[str]:
+        """Models of which the fleet has enough for the job's smallest form at all."""
+        job = pending.job
+        return [m for m in self.eligible(pending) if self.grains(job, m, job.least_pods) <= self.capacity[m]]
+
+    @cached_property
+    def capacity(self) -> dict[str, int]:
+        """Grains by model."""
+        return capacity(self.snapshot)
 
     def _wanted(self) -> dict[str, dict[str, int]]:
         """What every leaf uses and waits for. A request larger than all there is hides nobody else's."""
-        have = capacity(self.snapshot)
         found = {name: dict(self.usage.of(name)) for name in self.tree.queues if not self.tree.children[name]}
         for pending in self.snapshot.pending:
             row = found.setdefault(pending.job.queue, {})
             for model in self.eligible(pending):
                 grains = self.grains(pending.job, model, pending.job.pods)
-                if grains <= have[model]:
+                if grains <= self.capacity[model]:
                     row[model] = row.get(model, 0) + grains
         return found
 
@@ -135,6 +151,10 @@ class Session:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._fits(pending, middle, nodes) else (low, middle - 1)
         return self._start_exactly(pending, low, nodes)
+
+    def can_start(self, pending: Pending) -> bool:
+        """Whether it would start now on what is free."""
+        return self._fits(pending, pending.job.least_pods, self.eligible(pending))
 
     def _fits(self, pending: Pending, pods: int, nodes: Nodes) -> bool:
         mark = self.mark()
@@ -222,7 +242,14 @@ def shape(pending: Pending) -> Shape:
     """Everything about a request that decides where it fits, without whose it is."""
     job = pending.job
     return (
-        job.pod_sets, job.least_pods, job.models, job.needs, job.capacity, job.topology, job.kind, pending.not_on,
+        job.pod_sets,
+        job.least_pods,
+        job.models,
+        job.needs,
+        job.capacity,
+        job.topology,
+        job.kind,
+        pending.not_on,
     )
 
 

@@ -27,7 +27,9 @@ def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
     with fleet.database.write() as connection:
         rates = ledger.rates(connection)
         if not rates:
-            raise Invalid(f"no rates are configured: write {fleet.home / 'rates.yaml'} and run gpufleet doctor --migrate.")
+            raise Invalid(
+                f"no rates are configured: write {fleet.home / 'rates.yaml'} and run gpufleet doctor --migrate."
+            )
         zone = ZoneInfo(rates.get("timezone", "UTC"))
         start, end = (datetime.combine(d, time(), zone).astimezone(UTC) for d in (first, first + timedelta(days=1)))
         rows = ledger.usage_until(connection, datetime.max.replace(tzinfo=UTC))
@@ -57,7 +59,9 @@ def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
     return answer | {"csv": str(path), "revision": revision}
 
 
-def _use(rows: Any, rates: dict[str, Any], start: datetime, end: datetime) -> tuple[dict[Any, Fraction], dict[Any, Fraction]]:
+def _use(
+    rows: Any, rates: dict[str, Any], start: datetime, end: datetime
+) -> tuple[dict[Any, Fraction], dict[Any, Fraction]]:
     nodes: dict[str, dict[str, Any]] = {}
     open_: dict[Any, Any] = {}
     hours: dict[Any, Fraction] = defaultdict(Fraction)
@@ -66,7 +70,9 @@ def _use(rows: Any, rates: dict[str, Any], start: datetime, end: datetime) -> tu
     def close(held: Any, at: datetime) -> None:
         span = min(at, end) - max(held.at, start)
         if span > timedelta(0):
-            amount = Fraction(held.facts.get("fraction", "1")) * Fraction(span // timedelta(microseconds=1), 3_600_000_000)
+            amount = Fraction(held.facts.get("fraction", "1")) * Fraction(
+                span // timedelta(microseconds=1), 3_600_000_000
+            )
             hours[held.team, held.project] += amount
             cost[held.team, held.project] += amount * _price(nodes.get(held.node, {}), rates)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -117,7 +118,7 @@ def fleet_view(fleet: Fleet) -> dict[str, Any]:
         return {
             "at": _iso(now),
             "banner": fleet.banner,
-            "levels": list(max([c.levels for c in clusters.values()], key=len, default=())),
+            "levels": list(_levels(clusters.values())),
             "clusters": [
                 {"cluster": c.name, "seen_s": round((now - c.observed_at).total_seconds(), 1)}
                 for c in clusters.values()
@@ -134,6 +135,11 @@ def fleet_view(fleet: Fleet) -> dict[str, Any]:
                 for i in world.instances(connection)
             ],
         }
+
+
+def _levels(clusters: Iterable[world.ClusterRow]) -> tuple[str, ...]:
+    """The finest topology any cluster tells of."""
+    return max((c.levels for c in clusters), key=lambda levels: len(levels), default=())
 
 
 def _node(row: Row[Any], held: places.Pods, jobs_: dict[str, JobRow]) -> dict[str, Any]:

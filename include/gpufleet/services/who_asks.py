@@ -10,6 +10,7 @@ from gpufleet.model.tenancy import Principal
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import tenancy
 
+
 def who_asks(fleet: Fleet, raw: Mapping[str, Any], login: str | None, dag_id: str) -> tuple[dict[str, Any], Principal]:
     """(the request with its team settled, who asks). Raises Forbidden with one sentence."""
     with fleet.database.read() as connection:
@@ -25,6 +26,7 @@ def who_asks(fleet: Fleet, raw: Mapping[str, Any], login: str | None, dag_id: st
         )
     if not any(member.login == login for team in teams for member in team.members):
         raise Forbidden(
-            f"'{login}' is not a member of any team in teams.yaml; ask your lead, or use 'gpufleet submit' with GPUFLEET_USER set."
+            f"'{login}' is not a member of any team in teams.yaml; ask your lead, or use 'gpufleet submit' "
+            "with GPUFLEET_USER set."
         )
     return dict(raw), Principal(login)

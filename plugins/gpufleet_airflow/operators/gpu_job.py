@@ -23,7 +23,8 @@ class GpuJobOperator(BaseOperator):
     """Submit a GPU job and wait for its end without holding a worker.
 
     `job` has the keys of a job request (docs/formats.md): team, project, command, pods, gpus or memory_gib, ...
-    It may be a template or a callable's result. The task returns {job, state, attempts, last_step, url, ...}.
+    It may be a template, or another task's result; without it the run's params are the request. The task
+    returns {job, state, attempts, last_step, url, ...}.
     A job that was refused, failed or was cancelled fails the task without another try: Airflow's retries are for
     Airflow's troubles, the job has its own.
     """
@@ -33,7 +34,7 @@ class GpuJobOperator(BaseOperator):
     operator_extra_links = (JobLink(), LogsLink())
     ui_color = "#dff0d8"
 
-    def __init__(self, *, job: Mapping[str, Any] | str, **kwargs: Any) -> None:
+    def __init__(self, *, job: Mapping[str, Any] | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job = job
         self.job_id: str | None = None
@@ -45,7 +46,7 @@ class GpuJobOperator(BaseOperator):
 
         origin = origin_of(context)
         try:
-            self.job_id = door().submit(_request(self.job), context["dag_run"].triggering_user_name, origin)
+            self.job_id = door().submit(_request(self.job, context), context["dag_run"].triggering_user_name, origin)
         except (Invalid, Forbidden, NotFound) as e:
             raise AirflowFailException(str(e)) from e
         self.log.info("job %s is in the queue", self.job_id)
@@ -78,7 +79,9 @@ class GpuJobOperator(BaseOperator):
         return self.execute(context)
 
 
-def _request(job: Mapping[str, Any] | str) -> dict[str, Any]:
+def _request(job: Mapping[str, Any] | str | None, context: Context) -> dict[str, Any]:
+    if job is None:
+        return dict(context["params"])
     if isinstance(job, str):
         import json
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from tests.fleets import Played, played
+from tests.sandboxes import eventually
 
 from gpufleet.errors import Forbidden, GpufleetError, Invalid, NotFound
 from gpufleet.model.tenancy import Principal
@@ -19,8 +21,6 @@ from gpufleet.services.submit_job import Origin
 from gpufleet.services.views import fleet_view, job_view, jobs_view
 from gpufleet.services.who_asks import who_asks
 from gpufleet.store import schema as t
-from tests.fleets import Played, played
-from tests.sandboxes import eventually
 
 RUN_1 = Origin("gpu_job", "run-1", "run", -1, 1)
 
@@ -45,7 +45,12 @@ REFUSED = {
     "memory no slice has": ({"memory_gib": 81}, "ada", Invalid, "memory_gib: 81 GiB is more than any MIG slice"),
     "memory no card has": ({"gpus": 1, "gpu_memory_gib": 200}, "ada", Invalid, "gpu_memory_gib: 200 GiB"),
     "a share of more memory than a card": ({"share": 0.5, "memory_gib": 100}, "ada", Invalid, "memory_gib: 100 GiB"),
-    "a profile of another model": ({"profile": "1g.5gb"}, "ada", Invalid, "no GPU of this fleet has a MIG profile '1g.5gb'"),
+    "a profile of another model": (
+        {"profile": "1g.5gb"},
+        "ada",
+        Invalid,
+        "no GPU of this fleet has a MIG profile '1g.5gb'",
+    ),
     "a model that is not here": ({"models": ["T4-16"]}, "ada", Invalid, "none of T4-16 is in this fleet"),
 }
 
@@ -123,9 +128,9 @@ def test_a_lead_changes_the_priority_of_the_team_and_nobody_else_does(fleet: Pla
 
 
 def test_a_run_without_a_login_is_sent_to_the_command_line(fleet: Played) -> None:
-    with pytest.raises(Forbidden, match="carries no login.*gpufleet submit"):
+    with pytest.raises(Forbidden, match=r"carries no login.*gpufleet submit"):
         who_asks(fleet.fleet, {"team": "vision"}, None, "gpu_job")
-    with pytest.raises(Forbidden, match="'root' is not a member of any team.*gpufleet submit"):
+    with pytest.raises(Forbidden, match=r"'root' is not a member of any team.*gpufleet submit"):
         who_asks(fleet.fleet, {"team": "vision"}, "root", "gpu_job")
     assert who_asks(fleet.fleet, {"team": "vision"}, "ada", "gpu_job")[1] == Principal("ada")
 
@@ -139,7 +144,9 @@ SUBMIT = [
 def test_four_submit_at_once_and_exactly_one_gang_gets_the_room(fleet: Played) -> None:
     """Four processes, one gang's room: one placed, three pending, each with its reason."""
     env = {**fleet.environment, "GPUFLEET_USER": "ada", "PATH": "/usr/bin:/bin"}
-    calls = [subprocess.Popen(SUBMIT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    calls = [
+        subprocess.Popen(SUBMIT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
     answers = [call.communicate(timeout=60) for call in calls]
     assert [call.returncode for call in calls] == [0] * 4, answers
     ids = {json.loads(out)["job"] for out, _ in answers}

@@ -96,6 +96,7 @@ class RunningSandbox:
     env: Mapping[str, str]
     options: tuple[str, ...] = ("--stop-pods",)
     process: subprocess.Popen[bytes] = field(init=False)
+    may_have_left_pods: bool = field(init=False, default=False)
 
     def start(self) -> None:
         """Returns when the door is open."""
@@ -122,9 +123,11 @@ class RunningSandbox:
 
     def kill(self) -> None:
         """As a power cut would: no word of farewell."""
+        self.may_have_left_pods = True
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
+        self.may_have_left_pods = "--stop-pods" not in self.options
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
@@ -159,7 +162,10 @@ class RunningSandbox:
 
 @contextlib.contextmanager
 def running_sandbox(
-    home: Path, world: Mapping[str, Any] | Path = WORLD, env: Mapping[str, str] | None = None
+    home: Path,
+    world: Mapping[str, Any] | Path = WORLD,
+    env: Mapping[str, str] | None = None,
+    options: tuple[str, ...] = ("--stop-pods",),
 ) -> Iterator[RunningSandbox]:
     """A sandbox in `home`; afterwards it and all its pods are gone, also when the test had killed it."""
     home.mkdir(parents=True, exist_ok=True)
@@ -167,12 +173,19 @@ def running_sandbox(
         path = home / "world.yaml"
         path.write_text(yaml.safe_dump(dict(world)))
         world = path
-    sandbox = RunningSandbox(home, world, env or {})
+    sandbox = RunningSandbox(home, world, env or {}, options)
     sandbox.start()
     try:
         yield sandbox
     finally:
-        if sandbox.process.poll() is not None:
-            sandbox.options = ("--stop-pods",)
-            sandbox.start()  # whoever was killed left its pods behind: a successor takes them along
+        _end_all(sandbox)
+
+
+def _end_all(sandbox: RunningSandbox) -> None:
+    """A sandbox that was killed, or was not to stop its pods, left them behind: a successor takes them along."""
+    if sandbox.process.poll() is None:
+        sandbox.stop()
+    if sandbox.may_have_left_pods:
+        sandbox.options = ("--stop-pods",)
+        sandbox.start()
         sandbox.stop()

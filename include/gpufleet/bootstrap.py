@@ -9,7 +9,6 @@ from pathlib import Path
 from gpufleet.clock import SystemClock
 from gpufleet.clouds.base import Cloud
 from gpufleet.clusters.base import Cluster
-from gpufleet.services.apply_config import apply_config
 from gpufleet.services.fleet import Fleet
 from gpufleet.settings import (
     Settings,
@@ -21,7 +20,6 @@ from gpufleet.settings import (
     scheduling_policy,
 )
 from gpufleet.store.database import Database
-from gpufleet.store.migrate import migrate
 
 
 def fleet_from(environment: Mapping[str, str] = os.environ, home: str | None = None) -> Fleet:
@@ -50,6 +48,9 @@ def bootstrap(settings: Settings) -> Fleet:
 
 def set_up(settings: Settings) -> Fleet:
     """Migrate the database and write the config into it; safe to repeat."""
+    from gpufleet.services.apply_config import apply_config
+    from gpufleet.store.migrate import migrate  # Alembic is for setting up; a task that only submits does without
+
     fleet = bootstrap(settings)
     migrate(fleet.database)
     apply_config(fleet, settings.teams, settings.queues, settings.rates)

@@ -204,6 +204,18 @@ def doctor(
 
 
 @app.command()
+def token(
+    team: Annotated[str, typer.Argument(help="The team whose own Airflow shall reach the portal.")],
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Make a team's token; the one before stops working. It is shown once."""
+    from gpufleet.commands import live
+
+    live.token(_fleet(home), team, as_json=as_json)
+
+
+@app.command()
 def controller(every: Annotated[float, typer.Option(help="Seconds between ticks.")] = 1.0, home: Home = None) -> None:
     """Run the resident loop until SIGTERM."""
     from gpufleet.commands import resident

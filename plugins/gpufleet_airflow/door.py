@@ -53,7 +53,7 @@ class ServiceDoor:
 
         raw, principal = who_asks(self.fleet, raw, login, origin.dag_id)
         submitted = submit_job(self.fleet, parse_request(raw), principal, origin)
-        prompt_tick(self.fleet)
+        prompt_tick(self.fleet, wait=False)  # whoever ticks now serves us too; a worker slot is not for waiting
         return submitted.job
 
     def states(self, ids: Iterable[str]) -> dict[str, str]:

@@ -11,14 +11,14 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-
-from gpufleet.bootstrap import fleet_from
-from gpufleet.services.fleet import Fleet
-from gpufleet.services.views import job_view, jobs_view
 from tests.sandboxes import eventually
 from tools.demo.airflow_api import AirflowApi
 from tools.demo.home import PROJECT
 from tools.demo.up import Embedded, bring_up
+
+from gpufleet.bootstrap import fleet_from
+from gpufleet.services.fleet import Fleet
+from gpufleet.services.views import job_view, jobs_view
 
 SLEEP = "python -c 'import time; time.sleep(600)'"
 TRAIN = "python -m gpufleet.training.examples.digits --steps 200 --seed 5 --step-seconds 0.05"

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import select
+from tests.airflow.conftest import TRAIN, Living
+from tests.sandboxes import eventually
 
 from gpufleet.services.change_job import live_claims
 from gpufleet.services.views import jobs_view
 from gpufleet.store import schema as t
-from tests.airflow.conftest import TRAIN, Living
-from tests.sandboxes import eventually
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300)]
 

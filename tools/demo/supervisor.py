@@ -6,6 +6,7 @@ or api-server that is gone is started again on its own.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -64,14 +65,30 @@ class Child:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(self._stop_with)
             _gone([psutil.Process(self.process.pid)] if psutil.pid_exists(self.process.pid) else [], GRACE)
-        left = [p for p in family if p.is_running()]
-        for process in left:
-            _signal(process, signal.SIGTERM)
-        for process in _gone(left, 3.0):
-            _signal(process, signal.SIGKILL)
-        _gone(left, 3.0)
+        end([p for p in family if p.is_running()])
         if self.process is not None:
             self.process.wait(timeout=5)
+
+
+def strays(home: Path) -> list[psutil.Process]:
+    """What still runs with this fleet's home in its environment: children of something that was killed under us."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("GPUFLEET_HOME") == str(home):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def end(processes: list[psutil.Process]) -> None:
+    """TERM, then KILL: none of them stays."""
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+    for process in _gone(processes, 3.0):
+        _signal(process, signal.SIGKILL)
+    _gone(processes, 3.0)
 
 
 def _gone(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:

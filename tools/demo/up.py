@@ -12,7 +12,7 @@ import httpx
 
 from tools.demo import ports
 from tools.demo.home import Ports, environment, lay_out
-from tools.demo.supervisor import PYTHON, Child, Supervisor, wait_until
+from tools.demo.supervisor import PYTHON, Child, Supervisor, end, strays, wait_until
 
 
 @dataclass
@@ -26,6 +26,7 @@ class Embedded:
 
     def stop(self) -> None:
         self.supervisor.stop()
+        end(strays(self.home))
         for name in ("sandbox.json", "portal.url"):
             (self.home / name).unlink(missing_ok=True)
 

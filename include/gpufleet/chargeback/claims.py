@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpufleet.chargeback.days import FOREVER
 from gpufleet.chargeback.evidence import Place, Quarantine
 from gpufleet.chargeback.holdings import Stretch
 
@@ -27,7 +28,8 @@ class _Claims:
         self.accepted: list[Stretch] = []
         self._life, self._quarantine = life, quarantine
         self._on_gpu: dict[tuple[str, int], list[Stretch]] = defaultdict(list)
-        self._loose_of_job: dict[str, list[Stretch]] = defaultdict(list)
+        self._loose: dict[str, dict[int, list[Stretch]]] = defaultdict(lambda: defaultdict(list))
+        """Loose stretches by job and attempt."""
 
     def take(self, new: Stretch) -> None:
         place = (new.event.node, new.event.gpu)
@@ -38,18 +40,21 @@ class _Claims:
             self._quarantine.add(new.event.id, f"GPU {place[1]} of {place[0]} was held by {owner.event.job} then")
             return
         for vanished in _in_the_way(new, others):
-            self._end(vanished, new.begin)
+            if not vanished.firm:
+                self._end(vanished, new.begin)
         self._end_older_attempts(new)
         running.append(new)
         self.accepted.append(new)
 
     def _end_older_attempts(self, new: Stretch) -> None:
         """Rule 15: a job has one live attempt."""
-        loose = [s for s in self._loose_of_job[new.event.job] if s.end > new.begin]
-        for older in loose:
-            if older.event.attempt < new.event.attempt:
-                self._end(older, new.begin)
-        self._loose_of_job[new.event.job] = loose if new.firm else [*loose, new]
+        loose = self._loose[new.event.job]
+        for attempt in sorted(a for a in loose if a < new.event.attempt):
+            for older in loose.pop(attempt):
+                if older.end > new.begin:
+                    self._end(older, new.begin)
+        if not new.firm:
+            loose[new.event.attempt].append(new)
 
     def _end(self, loose: Stretch, at: int) -> None:
         """Rule 14: it ends with the last sign of life that is not after `at`."""
@@ -59,7 +64,7 @@ class _Claims:
 
 def _latest(signs: Sequence[int], at: int) -> int:
     i = bisect_right(signs, at)
-    return signs[i - 1] if i else -1
+    return signs[i - 1] if i else -FOREVER
 
 
 def _in_the_way(new: Stretch, others: list[Stretch]) -> list[Stretch]:

@@ -160,6 +160,16 @@ def status(fleet: Fleet, *, as_json: bool) -> None:
     )  # fmt: skip
 
 
+def token(fleet: Fleet, team: str, *, as_json: bool) -> None:
+    from gpufleet.services.team_tokens import make_token
+
+    made = make_token(fleet, team, me().login)
+    if as_json:
+        show({"team": team, "token": made})
+    else:
+        print(made)
+
+
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """A plain table for people; wide terminals show it all, pipes get plain text."""
     from rich.console import Console

@@ -47,10 +47,17 @@ def capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:
 def capacities(ledger: Ledger, names: Iterable[str], pod: PodSet) -> dict[str, int]:
     """The same for many nodes; pods of whole GPUs without host needs, the usual case, in one quick loop."""
     books = ledger.books
-    if isinstance(pod.demand, Whole) and pod.demand.gpus and not pod.cpu and not pod.memory_mib:
-        gpus = pod.demand.gpus
+    if not isinstance(pod.demand, Whole) or not pod.demand.gpus:
+        return {name: capacity(ledger, books[name], pod) for name in names}
+    gpus = pod.demand.gpus
+    if not pod.cpu and not pod.memory_mib:
         return {name: len(books[name].free) // gpus for name in names}
-    return {name: capacity(ledger, books[name], pod) for name in names}
+    return {
+        name: min(len(books[name].free) // gpus, _host_capacity(ledger, books[name], pod))
+        if len(books[name].free) >= gpus and books[name].has_host
+        else len(books[name].free) // gpus
+        for name in names
+    }
 
 
 def _host_capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:

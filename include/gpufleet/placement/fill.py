@@ -86,7 +86,7 @@ def _leaf_room(ledger: Ledger, topology: Topology, names: Sequence[str]) -> dict
 
 
 def _worth(book: NodeBook, pod_set: PodSet, pods: int, job: Job, leaf_room: int, topology: Topology) -> tuple[int, ...]:
-    """Smaller is better: link, steadiness, the rest left over, instances destroyed, the hole's size, the domain's room."""
+    """Smaller is better: link, steadiness, the rest left, instances destroyed, the hole's size, the domain's room."""
     gpus = pod_set.demand.gpus if isinstance(pod_set.demand, Whole) else 0
     free = len(book.free)
     left = free - pods * gpus

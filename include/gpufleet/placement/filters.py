@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpufleet.model.hardware import Node, NodeState
 from gpufleet.model.plan import Fit, Reason, Unfit, Verdict
-from gpufleet.model.workload import Job, Share, Slice
+from gpufleet.model.workload import Job, Share, Slice, Whole
 from gpufleet.placement.demand import share_memory
 from gpufleet.placement.geometry import geometry
 
@@ -102,9 +102,12 @@ def eligible(
     """
     found: dict[str, list[str]] = {}
     models = {}
+    alike: dict[tuple[object, ...], bool] = {}  # what filters look at: nodes that agree in it are judged once
     for node in nodes:
-        back_off = node.name in not_on and Reason.UNHEALTHY not in ignore
-        if not back_off and isinstance(verdict(job, node, ignore), Fit):
+        kind = (node.model.name, node.capacity, node.state, node.sharing)
+        if kind not in alike:
+            alike[kind] = isinstance(verdict(job, node, ignore), Fit)
+        if alike[kind] and (node.name not in not_on or Reason.UNHEALTHY in ignore):
             found.setdefault(node.model.name, []).append(node.name)
             models[node.model.name] = node.model
     if job.models:
@@ -112,3 +115,9 @@ def eligible(
     else:
         order = sorted(found, key=lambda m: (models[m].memory_mib, models[m].compute_capability, m))
     return {name: found[name] for name in order}
+
+
+def filter_key(job: Job) -> tuple[object, ...]:
+    """What of a job the filters look at: jobs that agree in it have the same eligible nodes."""
+    parts = frozenset(s.demand for s in job.pod_sets if not isinstance(s.demand, Whole))
+    return job.models, job.needs, job.capacity, parts

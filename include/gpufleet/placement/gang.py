@@ -6,7 +6,7 @@ the narrowest one the nodes by the room they leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpufleet.model.snapshot import PodPlace
@@ -68,22 +68,19 @@ def _tries(ledger: Ledger, topology: Topology, gang: Gang, wanted: Wanted) -> It
                 yield depth, names
 
 
-def _room(ledger: Ledger, names: Sequence[str], wanted: Wanted) -> dict[str, tuple[int, ...]]:
-    """Pods of each set that each node can take now."""
-    columns = [capacities(ledger, names, pod_set) for _, pod_set, _ in wanted]
-    return {name: tuple(column[name] for column in columns) for name in names}
+Room = list[dict[str, int]]
+"""For each pod set, how many of its pods each node can take now."""
 
 
-def _enough(room: Mapping[str, tuple[int, ...]], names: Iterable[str], wanted: Wanted) -> bool:
+def _room(ledger: Ledger, names: Sequence[str], wanted: Wanted) -> Room:
+    return [capacities(ledger, names, pod_set) for _, pod_set, _ in wanted]
+
+
+def _enough(room: Room, names: Sequence[str], wanted: Wanted) -> bool:
     """Necessary for all sets, sufficient for one: each set alone has room."""
-    left = [count for _, _, count in wanted]
-    if len(left) == 1:
-        return sum(room[name][0] for name in names) >= left[0]
-    for name in names:
-        left = [count - have for count, have in zip(left, room[name], strict=True)]
-        if max(left) <= 0:
-            return True
-    return False
+    return all(
+        sum([column[name] for name in names]) >= count for column, (_, _, count) in zip(room, wanted, strict=True)
+    )
 
 
 def _tightness(ledger: Ledger, topology: Topology, names: Sequence[str]) -> tuple[int, int, int]:
@@ -92,8 +89,8 @@ def _tightness(ledger: Ledger, topology: Topology, names: Sequence[str]) -> tupl
     return link, _free(ledger, names), min(topology.order[n] for n in names)
 
 
-def _free(ledger: Ledger, names: Iterable[str]) -> int:
-    return sum(len(ledger.books[n].free) for n in names)
+def _free(ledger: Ledger, names: Sequence[str]) -> int:
+    return sum([len(ledger.books[n].free) for n in names])
 
 
 def _pack(

@@ -22,7 +22,7 @@ from gpufleet.placement.geometry import Geometry, geometry
 class NodeBook:
     """One node's cards and host resources now, and what was derived from them since the last change."""
 
-    __slots__ = ("cards", "cpu", "cut", "free", "memo", "memory_mib", "node", "running", "table", "usable")
+    __slots__ = ("cards", "cpu", "cut", "free", "has_host", "memo", "memory_mib", "node", "running", "table", "usable")
 
     def __init__(self, node: Node, *, every_device: bool) -> None:
         self.node = node
@@ -32,6 +32,7 @@ class NodeBook:
         self.cards = [Card(free=devices[i].instances if i in devices else ()) for i in every]
         self.usable = tuple(i in devices and (every_device or devices[i].healthy) for i in every)
         self.cpu, self.memory_mib = node.cpu, node.memory_mib
+        self.has_host = node.cpu is not None or node.memory_mib is not None
         self.running: set[str] = set()
         """Jobs that run here now and stay: they stand in the way of a remake."""
         self.memo: dict[Any, Any] = {}

@@ -34,7 +34,7 @@ class _Was:
 
 
 @cache
-def _codec(kind: type[Any]) -> TypeAdapter[Any]:
+def _codec(kind: Any) -> TypeAdapter[Any]:
     """Built once: that costs more than a hundred documents."""
     return TypeAdapter(kind)
 

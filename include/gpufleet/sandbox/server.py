@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import ipaddress
 import os
 import secrets
+import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +17,7 @@ from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
 from gpufleet.clock import SystemClock
 from gpufleet.errors import GpufleetError, Invalid
@@ -27,7 +28,7 @@ from gpufleet.sandbox.door import Door, remove_door, write_door
 from gpufleet.sandbox.founding import found
 from gpufleet.sandbox.runner import ShimRunner
 from gpufleet.sandbox.site import Site
-from gpufleet.sandbox.world import read_world
+from gpufleet.sandbox.world import World
 
 LOOK_EVERY: Final = 0.1
 """Seconds between two looks at the pods: short against everything a person or a scheduler waits for."""
@@ -37,10 +38,9 @@ KEEP_ALIVE: Final = 75
 """Seconds an idle connection stays open: longer than clients keep theirs, so that none is closed under a request."""
 
 
-def run(home: Path, world_file: Path, *, host: str, stop_pods: bool) -> None:
-    """Serve until SIGTERM or SIGINT. Raises Invalid for a world, a home or a host that cannot be."""
-    address = _loopback(host)
-    world = read_world(world_file)
+def run(home: Path, world: World, *, address: str, stop_pods: bool) -> None:
+    """Serve until SIGTERM or SIGINT. Raises Invalid for a home that is in use."""
+    told_to_stop = _hear_signals()
     folder = home / "sandbox"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(folder), contextlib.closing(Book(folder / "state.db")) as book:
@@ -48,20 +48,18 @@ def run(home: Path, world_file: Path, *, host: str, stop_pods: bool) -> None:
         found(book, world, site.now())
         caretaker.resume(site)
         with _listening(address, book.facts.port) as listener:
-            _serve(site, home, listener)
+            _serve(site, home, listener, told_to_stop)
         if stop_pods:
             _stop_pods(site)
     events.say("stopped", pods_stopped=stop_pods)
 
 
-def _loopback(host: str) -> str:
-    try:
-        address = ipaddress.IPv4Address(host)
-    except ValueError:
-        raise Invalid(f"'{host}' is not an IPv4 address; the sandbox listens on 127.0.0.1.") from None
-    if not address.is_loopback:
-        raise Invalid(f"The sandbox listens on loopback only: {host} would let other machines start processes here.")
-    return str(address)
+def _hear_signals() -> threading.Event:
+    """uvicorn hears them while it serves and raises them again at its end: by then they are known, not deadly."""
+    told_to_stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told_to_stop.set())
+    return told_to_stop
 
 
 @contextmanager
@@ -86,23 +84,31 @@ def _listening(address: str, earlier_port: int) -> socket:
     return listener
 
 
-def _serve(site: Site, home: Path, listener: socket) -> None:
+def _serve(site: Site, home: Path, listener: socket, told_to_stop: threading.Event) -> None:
     address, port = listener.getsockname()
     token = site.book.facts.token or secrets.token_urlsafe(32)
     site.book.set_facts(replace(site.book.facts, port=port, token=token))
     site.book.commit()
     door = Door(f"http://{address}:{port}", token, os.getpid())
     app = build_app(site, token)
-    app.router.lifespan_context = lambda _: _open(site, home, door)
     listener.listen(128)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=2, ws="none"
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        server.should_exit = told_to_stop.is_set()  # while the world was being made
+        with _open(site, home, door):
+            yield
+
+    app.router.lifespan_context = lifespan
+    server.run(sockets=[listener])
 
 
-@asynccontextmanager
-async def _open(site: Site, home: Path, door: Door) -> AsyncIterator[None]:
+@contextmanager
+def _open(site: Site, home: Path, door: Door) -> Iterator[None]:
     """While the door is open the caretaker goes its rounds."""
     done = threading.Event()
     rounds = threading.Thread(target=_go_rounds, args=(site, done), name="caretaker", daemon=True)

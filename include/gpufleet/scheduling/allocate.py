@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gpufleet.model.snapshot import Pending
-from gpufleet.scheduling.session import Session, shape
+from gpufleet.scheduling.session import Session
 
 
 def allocate(session: Session, pending: Pending) -> bool:
     """Start the job on what is free and held for nobody."""
-    key = ("allocate", session.freed, pending.job.queue, pending.job.preemptible, *shape(pending))
+    key = session.request("allocate", pending)
     if key in session.hopeless:
         return False
     places = session.start(pending)

@@ -15,13 +15,17 @@ from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.model.workload import Demand, Kind, PodSet, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, place_gang
-from gpufleet.scheduling.regions import freed_by, regions
-from gpufleet.scheduling.session import Session, shape
-from gpufleet.scheduling.victims import is_protected, lost_work
+from gpufleet.placement.ledger import NodeBook
+from gpufleet.scheduling.ever import whole_gpus
+from gpufleet.scheduling.regions import Freeable, freed_by, regions
+from gpufleet.scheduling.session import Session
+from gpufleet.scheduling.victims import ENOUGH, is_protected, lost_work
 from gpufleet.units import GRAIN
 
 EXACT = 12
-"""Up to so many movers in a region every single one and every pair is tried before the greedy way."""
+"""Up to so many movers on a node every single one and every pair is tried before the greedy way."""
+MANY = 64
+"""More movers for one job are never considered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Mover:
 class Outcome:
     """A trial that worked."""
 
+    lost: Fraction
     worth: tuple[object, ...]
     movers: tuple[Mover, ...]
     nodes: dict[str, list[str]]
@@ -48,19 +53,25 @@ class Outcome:
 
 def consolidate(session: Session, pending: Pending) -> bool:
     """Start the job by moves, the ones that lose least."""
-    key = ("consolidate", session.freed, pending.job.queue, pending.job.preemptible, *shape(pending))
+    key = session.request("consolidate", pending)
     if key in session.hopeless or not _has_room_in_all(session, pending):
         return False
-    best: Outcome | None = None
-    for nodes in regions(session, pending, _movable(session)):
-        found = _cheapest(session, pending, nodes)
-        if found and (best is None or found.worth < best.worth):
-            best = found
+    best = _cheapest_of_all(session, pending)
     if best is None:
         session.hopeless.add(key)
         return False
     _carry_out(session, pending, best)
     return True
+
+
+def _cheapest_of_all(session: Session, pending: Pending) -> Outcome | None:
+    """The best of the first few regions that work; where even the lower bound is higher, nothing is tried."""
+    found: list[Outcome] = []
+    for region in regions(session, pending, _movable(session)):
+        if len(found) < ENOUGH and not any(o.lost < region.price.lost for o in found):
+            outcome = _cheapest(session, pending, region.nodes)
+            found += [outcome] if outcome else []
+    return min(found, key=lambda o: o.worth, default=None)
 
 
 def _has_room_in_all(session: Session, pending: Pending) -> bool:
@@ -80,6 +91,12 @@ def _has_room_in_all(session: Session, pending: Pending) -> bool:
 def _room(session: Session, name: str) -> int:
     """Grains not in use on the node's healthy cards, pieces of cards included."""
     book = session.ledger.books[name]
+    if "room" not in book.memo:
+        book.memo["room"] = _count_room(book)
+    return int(book.memo["room"])
+
+
+def _count_room(book: NodeBook) -> int:
     size = book.node.model.memory_slices
     found = 0
     for index, card in enumerate(book.cards):
@@ -99,13 +116,14 @@ def _may_move(session: Session, job: str) -> bool:
     return session.since_save(run) <= session.policy.fresh_checkpoint.total_seconds() and not is_protected(session, run)
 
 
-def _movable(session: Session) -> dict[str, list[tuple[Fraction, int]]]:
-    found: dict[str, list[tuple[Fraction, int]]] = {}
+def _movable(session: Session) -> dict[str, list[Freeable]]:
+    found: dict[str, list[Freeable]] = {}
     for name, run in session.running.items():
         if _may_move(session, name):
             lost = lost_work(session, run, session.held[name])
             for place in session.held[name]:
-                found.setdefault(place.node, []).append((lost, freed_by(session, place)))
+                item = Freeable(lost, (0, 0.0, name), freed_by(session, place))
+                found.setdefault(place.node, []).append(item)
     return found
 
 
@@ -121,16 +139,23 @@ def _movers(session: Session, nodes: dict[str, list[str]]) -> list[Mover]:
 
 
 def _cheapest(session: Session, pending: Pending, nodes: dict[str, list[str]]) -> Outcome | None:
-    movers = _movers(session, nodes)
+    movers, gain = _movers(session, nodes), _gain(session, pending)
     best: Outcome | None = None
     for chosen in _choices(session, pending, movers, nodes):
         lost = sum((m.lost for m in chosen), Fraction(0))
         worth = (lost, len(chosen), tuple(m.order for m in chosen))
         if best and best.worth <= worth:
             continue
-        if lost < _gain(session, pending) and _works(session, pending, chosen, nodes):
-            best = Outcome(worth, tuple(chosen), nodes)
+        if lost < gain and _frees_enough(session, pending, chosen, nodes) and _works(session, pending, chosen, nodes):
+            best = Outcome(lost, worth, tuple(chosen), nodes)
     return best
+
+
+def _frees_enough(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
+    """Cheap and necessary: what is free and what would be is as much as whole GPUs need."""
+    need = whole_gpus(pending.job) * GRAIN
+    free = sum(len(session.ledger.books[n].free) for names in nodes.values() for n in names) * GRAIN
+    return free + sum(freed_by(session, p) for m in movers for p in m.places) >= need
 
 
 def _gain(session: Session, pending: Pending) -> Fraction:
@@ -144,11 +169,11 @@ def _choices(
     session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
 ) -> Iterator[Sequence[Mover]]:
     """Singles and pairs where they are few; then the greedy set: the cheapest until the job fits, needless ones out."""
-    if len(movers) <= EXACT:
+    if len(movers) <= EXACT and sum(map(len, nodes.values())) == 1:
         yield from ([m] for m in movers)
         yield from (list(pair) for pair in combinations(movers, 2))
     chosen: list[Mover] = []
-    for mover in movers:
+    for mover in movers[:MANY]:
         chosen.append(mover)
         if _fits_without(session, pending, chosen, nodes):
             break

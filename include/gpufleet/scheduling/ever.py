@@ -11,7 +11,7 @@ from gpufleet.model.snapshot import Pending, Snapshot
 from gpufleet.model.workload import Job, PodSet, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
 from gpufleet.placement.demand import capacities, capacity
-from gpufleet.placement.filters import FILTERS, eligible, verdict
+from gpufleet.placement.filters import FILTERS, eligible, filter_key, verdict
 from gpufleet.placement.topology import natural
 
 HEALTHY = frozenset({Reason.UNHEALTHY})
@@ -34,10 +34,11 @@ class EmptyFleet:
         self.ledger = Ledger(snapshot.nodes, leaving, every_device=repaired)
         self.topology = Topology(snapshot.levels, snapshot.nodes)
         self._ignore = HEALTHY if repaired else frozenset[Reason]()
+        self._eligible: dict[tuple[object, ...], dict[str, list[str]]] = {}
 
     def check(self, pending: Pending) -> Verdict:
         job = pending.job
-        nodes = eligible(job, self.nodes.values(), ignore=self._ignore)
+        nodes = self._nodes(job)
         if not nodes and not self._ignore:
             return Unfit(Reason.UNHEALTHY, "no node that could serve it takes new work")
         if not nodes:
@@ -52,7 +53,15 @@ class EmptyFleet:
             return Unfit(Reason.TOPOLOGY, f"no {level} is large enough for {_size(job)}, even when it is empty")
         return self._too_large(job, nodes)
 
+    def _nodes(self, job: Job) -> dict[str, list[str]]:
+        key = filter_key(job)
+        if key not in self._eligible:
+            self._eligible[key] = eligible(job, self.nodes.values(), ignore=self._ignore)
+        return self._eligible[key]
+
     def _holds(self, job: Job, nodes: Mapping[str, Sequence[str]]) -> bool:
+        if len(job.pod_sets) == 1 and not job.topology.required:  # equal pods without a bond: counting is enough
+            return any(self._most(job, names) >= job.least_pods for names in nodes.values())
         mark = self.ledger.mark()
         found = place_gang(self.ledger, self.topology, Gang(job, job.least_pods, nodes))
         self.ledger.rollback(mark)
@@ -61,7 +70,7 @@ class EmptyFleet:
     def _pod(self, pod_set: PodSet, nodes: Mapping[str, Sequence[str]]) -> Verdict:
         """One pod alone on an empty node."""
         books = [self.ledger.books[name] for names in nodes.values() for name in names]
-        if any(capacity(self.ledger, book, pod_set) for book in books):
+        if any(capacity(self.ledger, book, pod_set) for book in books):  # ends at the first that can
             return Fit()
         bare = PodSet(1, pod_set.demand)
         if any(capacity(self.ledger, book, bare) for book in books):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gpufleet.model.snapshot import Pending, Running
 from gpufleet.scheduling.reclaim import may_take
-from gpufleet.scheduling.session import Session, shape
+from gpufleet.scheduling.session import Session
 from gpufleet.scheduling.victims import stop_and_start
 
 
 def preempt(session: Session, pending: Pending) -> bool:
     """Start the job in place of its own queue's lower priorities; where these do not suffice, with reclaimed work."""
     job = pending.job
-    key = ("preempt", session.freed, job.queue, job.priority, job.preemptible, *shape(pending))
+    key = session.request("preempt", pending, job.priority)
     if key in session.hopeless:
         return False
 

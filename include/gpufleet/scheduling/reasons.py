@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from gpufleet.model.hardware import GpuModel
-from gpufleet.model.plan import Reason, Unfit
+from gpufleet.model.hardware import GpuModel, NodeState
+from gpufleet.model.plan import Reason, Unfit, Verdict
 from gpufleet.model.snapshot import Pending
 from gpufleet.model.tenancy import ANY_MODEL
 from gpufleet.model.workload import Job, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, Ledger, place_gang
 from gpufleet.quota.tree import Bound
 from gpufleet.scheduling.ever import EmptyFleet, whole_gpus
-from gpufleet.scheduling.session import Session, Shape, shape
+from gpufleet.scheduling.session import Session, Shape
 from gpufleet.units import GRAIN, GpuAmount
 
 
@@ -61,10 +61,18 @@ class Doctor:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._known: dict[Shape, Why] = {}
+        self._never: dict[Shape, Verdict] = {}
 
     @cached_property
     def empty(self) -> EmptyFleet:
         return EmptyFleet(self.session.snapshot)
+
+    @cached_property
+    def is_broken(self) -> bool:
+        """Whether any device or node is out of service."""
+        return any(
+            n.state is not NodeState.READY or not all(d.healthy for d in n.devices) for n in self.session.nodes.values()
+        )
 
     @cached_property
     def as_it_is(self) -> EmptyFleet:
@@ -86,19 +94,23 @@ class Doctor:
 
     def why(self, pending: Pending) -> Why:
         """The reason this job waits."""
-        if isinstance(never := self.empty.check(pending), Unfit):
+        shape = self.session.shape(pending)
+        if shape not in self._never:
+            self._never[shape] = self.empty.check(pending)
+        if isinstance(never := self._never[shape], Unfit):
             return Why(never.reason, never.detail, "it can never run here as it is asked for")
         if found := self._quota(pending.job, self.session.eligible(pending)):
             return found
         if found := self._broken(pending):
             return found
-        key = shape(pending)
-        if key not in self._known:
-            self._known[key] = self._place(pending)
-        return self._known[key]
+        if shape not in self._known:
+            self._known[shape] = self._place(pending)
+        return self._known[shape]
 
     def _broken(self, pending: Pending) -> Why | None:
         """What is broken now is alone enough to keep the job out, however empty the rest becomes."""
+        if not self.is_broken:
+            return None
         found = self.as_it_is.check(pending)
         if not isinstance(found, Unfit) or found.reason is Reason.TOPOLOGY:
             return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpufleet.model.snapshot import Pending, Running
-from gpufleet.scheduling.session import Session, shape
+from gpufleet.scheduling.session import Session
 from gpufleet.scheduling.victims import stop_and_start
 
 
 def reclaim(session: Session, pending: Pending) -> bool:
     """Start the job in place of borrowed work, as far as its own queue's due goes."""
-    key = ("reclaim", session.freed, pending.job.queue, pending.job.preemptible, *shape(pending))
+    key = session.request("reclaim", pending)
     if key in session.hopeless:
         return False
     if stop_and_start(session, pending, lambda run: may_take(session, pending, run), "reclaim"):
@@ -20,13 +20,10 @@ def reclaim(session: Session, pending: Pending) -> bool:
 
 def may_take(session: Session, pending: Pending, run: Running) -> bool:
     """Whether the running job stands on borrowed GPUs of a model that the waiting job's queue is due."""
-    job = pending.job
+    job, wanted = pending.job, session.eligible(pending)
     if run.job.queue == job.queue:
         return False
-    models = sorted({session.nodes[p.node].model.name for p in session.held[run.job.id] if p.node in session.nodes})
-    wanted = session.eligible(pending)
-    return bool(models) and all(
-        model in wanted
-        and session.rights.may_reclaim(job.queue, run.job.queue, model, session.grains(job, model, job.least_pods))
-        for model in models
+    model = session.model_of(run)
+    return model in wanted and session.rights.may_reclaim(
+        job.queue, run.job.queue, model, session.grains(job, model, job.least_pods)
     )

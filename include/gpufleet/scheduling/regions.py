@@ -1,8 +1,9 @@
-"""Where making room is worth a trial: nodes for one pod, domains for a gang; a few of each, promising ones first."""
+"""Where making room is worth a trial: nodes for one pod, domains for a gang; the cheapest by estimate first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gpufleet.model.snapshot import Pending, PodPlace
@@ -10,28 +11,59 @@ from gpufleet.model.workload import Whole
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN
 
-MOST = 12
+MOST = 8
 """Regions tried per level. Chosen by feeling: enough that estimate and truth seldom part, few enough to stay quick."""
 
-Freeable = Mapping[str, Sequence[tuple[Fraction, int]]]
-"""By node: (lost work, grains) of what could leave or move."""
+Tie = tuple[int, float, str]
+"""Of equal lost work: lower priority, later start, name."""
 
 
-def regions(session: Session, pending: Pending, freeable: Freeable) -> Iterator[dict[str, list[str]]]:
-    """Nodes by model to try, cheapest estimate first in each level, narrow levels before broad ones."""
+@dataclass(frozen=True, slots=True, order=True)
+class Freeable:
+    """Something that could leave a node, or move away: what is lost by it, and how many grains come free there."""
+
+    lost: Fraction
+    tie: Tie
+    grains: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Price:
+    """A lower bound of what making room somewhere costs."""
+
+    lost: Fraction
+    count: int
+    ties: tuple[Tie, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Nodes of one model to try, and what it costs there at least."""
+
+    price: Price
+    nodes: dict[str, list[str]]
+
+    @property
+    def names(self) -> list[str]:
+        return next(iter(self.nodes.values()))
+
+
+def regions(session: Session, pending: Pending, freeable: Mapping[str, Sequence[Freeable]]) -> Iterator[Region]:
+    """Narrow levels before broad ones, in a level the cheapest estimates."""
     job = pending.job
     first, last = session.topology.first_and_last(job)
     depths = range(first, last - 1, -1) if job.least_pods > 1 else [len(session.topology.names) - 1]
+    whole = all(isinstance(s.demand, Whole) for s in job.pod_sets)
     for model, names in session.eligible(pending).items():
         need = session.grains(job, model, job.least_pods)
         for depth in depths:
             rated = []
             for domain in session.topology.split(names, depth).values():
-                price = _estimate(session, domain, freeable, need, whole=_asks_whole(pending))
+                price = _estimate(session, domain, freeable, need, whole=whole)
                 if price is not None:
                     rated.append((price, session.topology.order[domain[0]], domain))
-            for _, _, domain in sorted(rated)[:MOST]:
-                yield {model: domain}
+            for price, _, domain in sorted(rated)[:MOST]:
+                yield Region(price, {model: domain})
 
 
 def freed_by(session: Session, place: PodPlace) -> int:
@@ -39,21 +71,22 @@ def freed_by(session: Session, place: PodPlace) -> int:
     return max(session.cost([place]), GRAIN) if place.slices or place.shares else session.cost([place])
 
 
-def _asks_whole(pending: Pending) -> bool:
-    return all(isinstance(s.demand, Whole) for s in pending.job.pod_sets)
-
-
-def _estimate(session: Session, names: Sequence[str], freeable: Freeable, need: int, *, whole: bool) -> Fraction | None:
-    """Lost work if the cheapest left until enough is free; None when nothing can leave or all is not enough."""
+def _estimate(
+    session: Session, names: Sequence[str], freeable: Mapping[str, Sequence[Freeable]], need: int, *, whole: bool
+) -> Price | None:
+    """The price if the cheapest left until enough is free; None when nothing can leave or all is not enough."""
     items = sorted(item for name in names for item in freeable.get(name, ()))
     if not items:
         return None
-    missing = need - sum(len(session.ledger.books[n].free) for n in names) * GRAIN
     if not whole:
-        return items[0][0]
-    price = Fraction(0)
-    for lost, grains in items:
+        return Price(items[0].lost, 1, (items[0].tie,))
+    missing = need - sum([len(session.ledger.books[n].free) for n in names]) * GRAIN
+    chosen = []
+    for item in items:
         if missing <= 0:
             break
-        price, missing = price + lost, missing - grains
-    return price if missing <= 0 else None
+        chosen.append(item)
+        missing -= item.grains
+    if missing > 0:
+        return None
+    return Price(sum((i.lost for i in chosen), Fraction(0)), len(chosen), tuple(i.tie for i in chosen))

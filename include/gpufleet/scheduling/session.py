@@ -14,16 +14,25 @@ from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
 from gpufleet.model.workload import Job
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
 from gpufleet.placement.demand import smallest_cost
-from gpufleet.placement.filters import eligible
+from gpufleet.placement.filters import eligible, filter_key
 from gpufleet.placement.topology import natural
 from gpufleet.quota import Tree, cost, fair_shares
 from gpufleet.quota.report import capacity, used
 from gpufleet.quota.rules import Rights
 from gpufleet.scheduling.reservation import Reservation
 
-Shape = tuple[object, ...]
 Nodes = Mapping[str, Sequence[str]]
 """Node names by GPU model."""
+
+
+class Shape:
+    """A kind of request, compared by identity; what is known about it is remembered with it."""
+
+    __slots__ = ("eligible", "key")
+
+    def __init__(self, key: tuple[object, ...]) -> None:
+        self.key = key
+        self.eligible: dict[frozenset[Reason], dict[str, list[str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +71,10 @@ class Session:
         self.freed = 0
         """Counts what gave places back: what failed before may fit now."""
         self._steps: list[tuple[str, tuple[PodPlace, ...], int]] = []
-        self._eligible: dict[Shape, dict[str, list[str]]] = {}
-        self._grains: dict[tuple[object, ...], int] = {}
+        self._shapes: dict[str, tuple[Pending, Shape]] = {}
+        self._same_shapes: dict[tuple[object, ...], Shape] = {}
+        self._eligible: dict[tuple[object, ...], dict[str, list[str]]] = {}
+        self._grains: dict[tuple[int, str, int], tuple[Job, int]] = {}
         self.hopeless: set[tuple[object, ...]] = set()
         """(action, freed, shape, ...) that failed: equal requests are not tried again."""
 
@@ -83,19 +94,30 @@ class Session:
 
     # ------------------------------------------------------------ facts about requests
 
+    def shape(self, pending: Pending) -> Shape:
+        """Everything about a request that decides where it fits, without whose it is; one object for equal ones."""
+        found = self._shapes.get(pending.job.id)
+        if found is None or found[0] is not pending:
+            key = _shape(pending)
+            found = self._shapes[pending.job.id] = (pending, self._same_shapes.setdefault(key, Shape(key)))
+        return found[1]
+
     def eligible(self, pending: Pending, ignore: frozenset[Reason] = frozenset()) -> dict[str, list[str]]:
         """Nodes that may serve the job, by model."""
-        key = (*shape(pending), ignore)
-        if key not in self._eligible:
-            self._eligible[key] = eligible(pending.job, self.nodes.values(), pending.not_on, ignore)
-        return self._eligible[key]
+        shape = self.shape(pending)
+        if ignore not in shape.eligible:
+            key = (filter_key(pending.job), pending.not_on, ignore)
+            if key not in self._eligible:
+                self._eligible[key] = eligible(pending.job, self.nodes.values(), pending.not_on, ignore)
+            shape.eligible[ignore] = self._eligible[key]
+        return shape.eligible[ignore]
 
     def grains(self, job: Job, model: str, pods: int) -> int:
         """What so many pods (by rank) cost a quota at least on a model."""
-        key = (job.pod_sets, model, pods)
+        key = (id(job), model, pods)
         if key not in self._grains:
-            self._grains[key] = self._count_grains(job, model, pods)
-        return self._grains[key]
+            self._grains[key] = job, self._count_grains(job, model, pods)  # keeping the job keeps its id its own
+        return self._grains[key][1]
 
     def _count_grains(self, job: Job, model: str, pods: int) -> int:
         found, left = 0, pods
@@ -154,7 +176,17 @@ class Session:
 
     def can_start(self, pending: Pending) -> bool:
         """Whether it would start now on what is free."""
-        return self._fits(pending, pending.job.least_pods, self.eligible(pending))
+        key = self.request("allocate", pending)
+        if key in self.hopeless:
+            return False
+        if not self._fits(pending, pending.job.least_pods, self.eligible(pending)):
+            self.hopeless.add(key)
+            return False
+        return True
+
+    def request(self, action: str, pending: Pending, *more: object) -> tuple[object, ...]:
+        """Under what a failure is remembered: while nothing is given back, equal requests of a queue fail alike."""
+        return action, self.freed, self.shape(pending), pending.job.queue, pending.job.preemptible, *more
 
     def _fits(self, pending: Pending, pods: int, nodes: Nodes) -> bool:
         mark = self.mark()
@@ -233,24 +265,18 @@ class Session:
         waits = {name for name, old in self.departing if any(overlap(self.ledger, old, new) for new in found.pods)}
         return Placement(job, found.pods, tuple(sorted({*found.after, *waits})))
 
+    def model_of(self, run: Running) -> str:
+        """The GPU model a running job stands on (models are never mixed in one gang); empty when its nodes are gone."""
+        return next((self.nodes[p.node].model.name for p in self.held[run.job.id] if p.node in self.nodes), "")
+
     def since_save(self, run: Running) -> float:
         """Seconds of work that would be lost now."""
         return max(0.0, (self.now - (run.last_checkpoint_at or run.started_at)).total_seconds())
 
 
-def shape(pending: Pending) -> Shape:
-    """Everything about a request that decides where it fits, without whose it is."""
+def _shape(pending: Pending) -> tuple[object, ...]:
     job = pending.job
-    return (
-        job.pod_sets,
-        job.least_pods,
-        job.models,
-        job.needs,
-        job.capacity,
-        job.topology,
-        job.kind,
-        pending.not_on,
-    )
+    return job.pod_sets, job.least_pods, job.models, job.needs, job.capacity, job.topology, job.kind, pending.not_on
 
 
 def overlap(ledger: Ledger, old: PodPlace, new: PodPlace) -> bool:

@@ -13,8 +13,14 @@ from fractions import Fraction
 from gpufleet.model.plan import Eviction
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind
-from gpufleet.scheduling.regions import freed_by, regions
+from gpufleet.scheduling.regions import Freeable, Tie, freed_by, regions
 from gpufleet.scheduling.session import Session
+
+FEW = 64
+"""Up to so many units a second order is tried as well, and the search for enough of them begins there."""
+
+ENOUGH = 3
+"""Regions that work before the search ends: they come cheapest estimate first."""
 
 Allowed = Callable[[Running], bool]
 """Whether this running job may be made to give work back, as things stand in the trial."""
@@ -27,7 +33,12 @@ class Unit:
     job: str
     rank: int | None
     lost: Fraction
-    order: tuple[object, ...]
+    tie: Tie
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Surplus first; then lost work; equal lost work: lower priority, later start, name; the last pods first."""
+        return self.rank is None, self.lost, self.tie, -(self.rank or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,7 @@ class Taken:
 class Trial:
     """What one region costs."""
 
+    lost: Fraction
     worth: tuple[object, ...]
     units: tuple[Unit, ...]
     nodes: dict[str, list[str]]
@@ -49,12 +61,11 @@ class Trial:
 
 def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: str) -> bool:
     """Stop the cheapest allowed victims that let the job start, and start it; False (nothing changed) if none do."""
-    units = _units(session, [r for r in session.running.values() if _may_stop(session, pending, r)])
-    best: Trial | None = None
-    for nodes in regions(session, pending, _movable(session, units)):
-        trial = _try(session, pending, allowed, units, nodes)
-        if trial and (best is None or trial.worth < best.worth):
-            best = trial
+    units = _units(session, [r for r in session.running.values() if _may_stop(session, pending, r) and allowed(r)])
+    if not units:
+        return False
+    near = Near(session, units)
+    best = _cheapest(session, pending, allowed, near)
     if best is None:
         return False
     taken = [_take(session, unit) for unit in best.units]
@@ -64,6 +75,37 @@ def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: st
     session.freed += 1
     session.commit(pending, places, sorted({t.unit.job for t in taken}))
     return True
+
+
+def _cheapest(session: Session, pending: Pending, allowed: Allowed, near: Near) -> Trial | None:
+    """The best of the first few regions that work; where even the lower bound is higher, nothing is tried."""
+    found: list[Trial] = []
+    for region in regions(session, pending, near.freeable):
+        if len(found) < ENOUGH and not any(t.lost < region.price.lost for t in found):
+            trial = _try(session, pending, allowed, near.units(region.names), region.nodes)
+            found += [trial] if trial else []
+    return min(found, key=lambda t: t.worth, default=None)
+
+
+class Near:
+    """Units by the nodes they stand on."""
+
+    def __init__(self, session: Session, units: Sequence[Unit]) -> None:
+        self._units = units
+        self._on: dict[str, list[int]] = {}
+        self.freeable: dict[str, list[Freeable]] = {}
+        """By node, what would come free."""
+        for number, unit in enumerate(units):
+            for place in _places(session, unit):
+                self._on.setdefault(place.node, []).append(number)
+                if unit.rank is None:
+                    item = Freeable(unit.lost, unit.tie, freed_by(session, place))
+                    self.freeable.setdefault(place.node, []).append(item)
+
+    def units(self, nodes: Sequence[str]) -> list[Unit]:
+        """Units with a pod on one of these nodes, in their order."""
+        numbers = {number for name in nodes for number in self._on.get(name, ())}
+        return [self._units[n] for n in sorted(numbers)]
 
 
 def _may_stop(session: Session, pending: Pending, run: Running) -> bool:
@@ -89,38 +131,26 @@ def lost_work(session: Session, run: Running, places: Sequence[PodPlace]) -> Fra
 
 
 def _units(session: Session, runs: Sequence[Running]) -> list[Unit]:
-    """Surplus first; equal lost work: lower priority, later start, name."""
     units = []
     for run in runs:
         places = session.held[run.job.id]
-        tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
+        tie: Tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
         if len(places) > run.job.least_pods:
             for place in places:
                 lost = lost_work(session, run, [place])
-                units.append(Unit(run.job.id, place.rank, lost, (0, lost, *tie, -place.rank)))
+                units.append(Unit(run.job.id, place.rank, lost, tie))
         lost = lost_work(session, run, places)
-        units.append(Unit(run.job.id, None, lost, (1, lost, *tie, 0)))
+        units.append(Unit(run.job.id, None, lost, tie))
     return sorted(units, key=lambda u: u.order)
 
 
-def _movable(session: Session, units: Sequence[Unit]) -> dict[str, list[tuple[Fraction, int]]]:
-    """By node, what leaving units would free there: (lost work per unit, grains)."""
-    found: dict[str, list[tuple[Fraction, int]]] = {}
-    for unit in units:
-        if unit.rank is None:
-            for place in session.held[unit.job]:
-                found.setdefault(place.node, []).append((unit.lost, freed_by(session, place)))
-    return found
-
-
 def _try(
-    session: Session, pending: Pending, allowed: Allowed, units: Sequence[Unit], nodes: dict[str, list[str]]
+    session: Session, pending: Pending, allowed: Allowed, near: Sequence[Unit], nodes: dict[str, list[str]]
 ) -> Trial | None:
     """The cheaper of two greedy orders: by lost work, and by lost work for each GPU that comes free here."""
     names = {name for group in nodes.values() for name in group}
-    near = [u for u in units if any(p.node in names for p in _places(session, u))]
-    dense = sorted(near, key=lambda u: _density(session, u, names))
     trials = [_try_in_order(session, pending, allowed, near, nodes)]
+    dense = sorted(near, key=lambda u: _density(session, u, names)) if len(near) <= FEW else near
     if dense != near and trials[0]:
         trials.append(_try_in_order(session, pending, allowed, dense, nodes))
     return min((t for t in trials if t), key=lambda t: t.worth, default=None)
@@ -128,7 +158,7 @@ def _try(
 
 def _density(session: Session, unit: Unit, names: set[str]) -> tuple[object, ...]:
     here = session.cost([p for p in _places(session, unit) if p.node in names])
-    return unit.order[0], unit.lost / max(here, 1), unit.order
+    return unit.rank is None, unit.lost / max(here, 1), unit.order
 
 
 def _try_in_order(
@@ -144,7 +174,7 @@ def _try_in_order(
     session.rollback(base)
     lost = sum((t.unit.lost for t in kept), Fraction(0))
     worth = (lost, len(kept), tuple(t.unit.order[1:] for t in kept))
-    return Trial(worth, tuple(t.unit for t in kept), nodes)
+    return Trial(lost, worth, tuple(t.unit for t in kept), nodes)
 
 
 def _places(session: Session, unit: Unit) -> tuple[PodPlace, ...]:
@@ -180,9 +210,11 @@ def _fewest(
         session.rollback(mark)
         return found
 
-    low, high = 1, len(units)
-    if not units or not fits(high):
-        return None
+    low, high = 1, min(FEW, len(units))
+    while not fits(high):
+        if high == len(units):
+            return None
+        low, high = high + 1, min(4 * high, len(units))
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle + 1, high)

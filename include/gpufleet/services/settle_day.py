@@ -1,102 +1,101 @@
-"""Publishes one finance day as provisional (a first simple version: whole GPUs, list prices; being deepened)."""
+"""Meters, prices, checks and publishes one finance day as provisional; the same ledger gives the same bytes.
+
+The ledger is read at one revision and the bill made without holding a lock; the statement is written in one short
+transaction. A second run replaces the provisional statement.
+"""
 
 from __future__ import annotations
 
-import csv
-import os
-from collections import defaultdict
-from datetime import UTC, date, datetime, time, timedelta
-from fractions import Fraction
-from typing import Any
-from zoneinfo import ZoneInfo
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
-from gpufleet.errors import Invalid
+from gpufleet.chargeback import Bill, bill
+from gpufleet.chargeback.conservation import faults
+from gpufleet.chargeback.rates import Rates
+from gpufleet.errors import Invalid, Permanent
+from gpufleet.exports.statement_csv import write_statement
+from gpufleet.formats.bill import to_json
+from gpufleet.formats.events import event_of_row
+from gpufleet.formats.rates import day as day_of
+from gpufleet.formats.rates import rates_of
+from gpufleet.model.usage import UsageEvent
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import ledger
 
-COLUMNS = ("day", "team", "project", "gpu_hours", "over_quota_gpu_hours", "usage_cost", "idle_cost", "commitment_cost",
-           "shared_cost", "total", "currency", "state")  # fmt: skip
+PROVISIONAL: Final = "provisional"
+ALL_TIME: Final = datetime.max.replace(tzinfo=UTC)
+"""Rule 4: what lies after a day can still say something about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a bill is made of, as the ledger has it at one revision."""
+
+    events: list[UsageEvent]
+    rates: Rates
+    revision: int
+
+
+def facts(fleet: Fleet) -> Facts:
+    """Raises Invalid that names the rates file where no rates are configured."""
+    file = fleet.home / "rates.yaml"
+    with fleet.database.read() as connection:
+        stored = ledger.rates(connection)
+        if not stored:
+            raise Invalid(f"No rates are configured: write {file} and apply it with gpufleet doctor --migrate.")
+        rows = ledger.usage_until(connection, ALL_TIME)
+        revision = ledger.ledger_revision(connection)
+    return Facts([event_of_row(row) for row in rows], rates_of(stored, f"{file} (as applied)"), revision)
 
 
 def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
-    """Meter, price, write and export the day; a second run replaces the provisional statement."""
-    try:
-        first = date.fromisoformat(day)
-    except (ValueError, TypeError):
-        raise Invalid(f"'{day}' is not a day; write it as 2026-03-10.") from None
-    with fleet.database.write() as connection:
-        rates = ledger.rates(connection)
-        if not rates:
-            raise Invalid(
-                f"no rates are configured: write {fleet.home / 'rates.yaml'} and run gpufleet doctor --migrate."
-            )
-        zone = ZoneInfo(rates.get("timezone", "UTC"))
-        start, end = (datetime.combine(d, time(), zone).astimezone(UTC) for d in (first, first + timedelta(days=1)))
-        rows = ledger.usage_until(connection, datetime.max.replace(tzinfo=UTC))
-        hours, cost = _use(rows, rates, start, end)
-        lines = [_line(*key, hours[key], cost[key]) for key in sorted(hours)]
-        total = sum((Fraction(x["total"]) for x in lines), Fraction(0))
-        answer = {
-            "day": day, "state": "provisional", "currency": rates["currency"], "lines": lines,
-            "idle": {"gpu_hours": "0.000000", "cost": "0.00"}, "unused_commitment": {"gpu_hours": "0.000000", "cost": "0.00"},
-            "total": f"{float(total):.2f}", "quarantined": [],
-        }  # fmt: skip
-        revision = ledger.ledger_revision(connection)
-        ledger.put_day(
-            connection, day,
-            [{"team": x["team"], "project": x["project"], "gpu_hours": x["gpu_hours"], "total_nano": int(Fraction(x["total"]) * 10**9), "facts": x} for x in lines],
-            state="provisional", revision=revision, currency=rates["currency"], total_nano=int(total * 10**9),
-            published_at=fleet.clock.now(), answer=answer,
-        )  # fmt: skip
+    """Publish the day; answers with the bill, its state, its CSV file and the ledger's revision.
+
+    Raises Invalid for a text that is no day, and Permanent where the bill does not add up: then nothing is published.
+    """
+    first = day_of(day)
+    known = facts(fleet)
+    found = bill(known.events, known.rates, first, first + timedelta(days=1))
+    for fault in faults(found, known.events, known.rates):
+        raise Permanent(f"The bill of {day} does not add up, nothing was published: {fault}.")
+    told = to_json(found)
+    answer = {"day": day, "state": PROVISIONAL, **{key: told[key] for key in told if key not in ("from", "to")}}
+    if not _publish(fleet, day, found, answer, known.revision):
+        return settle_day(fleet, day)  # the ledger grew and somebody was faster: bill what is known now
     path = fleet.home / "exports" / f"statement-{day}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    with draft.open("w", newline="") as out:
-        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**x, "day": day, "currency": rates["currency"], "state": "provisional"} for x in lines)
-    os.replace(draft, path)
-    return answer | {"csv": str(path), "revision": revision}
+    write_statement(path, answer)
+    return {**answer, "csv": str(path), "revision": known.revision}
 
 
-def _use(
-    rows: Any, rates: dict[str, Any], start: datetime, end: datetime
-) -> tuple[dict[Any, Fraction], dict[Any, Fraction]]:
-    nodes: dict[str, dict[str, Any]] = {}
-    open_: dict[Any, Any] = {}
-    hours: dict[Any, Fraction] = defaultdict(Fraction)
-    cost: dict[Any, Fraction] = defaultdict(Fraction)
-
-    def close(held: Any, at: datetime) -> None:
-        span = min(at, end) - max(held.at, start)
-        if span > timedelta(0):
-            amount = Fraction(held.facts.get("fraction", "1")) * Fraction(
-                span // timedelta(microseconds=1), 3_600_000_000
-            )
-            hours[held.team, held.project] += amount
-            cost[held.team, held.project] += amount * _price(nodes.get(held.node, {}), rates)
-
-    for row in rows:
-        if row.event == "node-up":
-            nodes[row.node] = dict(row.facts) | {"node": row.node}
-        key = (row.job, row.attempt, row.node, row.gpu, row.facts.get("start"))
-        if row.event == "allocated":
-            open_.setdefault(key, row)
-        elif row.event == "released" and key in open_:
-            close(open_.pop(key), row.at)
-    for held in open_.values():
-        close(held, end)
-    return hours, cost
-
-
-def _price(node: dict[str, Any], rates: dict[str, Any]) -> Fraction:
-    for entry in rates.get("prices", []):
-        if all(node.get(k) == v for k, v in (entry.get("match") or {}).items()):
-            return Fraction(str(entry.get("per_gpu_hour", 0)))
-    return Fraction(0)
-
-
-def _line(team: str, project: str, hours: Fraction, cost: Fraction) -> dict[str, Any]:
-    zero = {"idle_cost": "0.00", "commitment_cost": "0.00", "shared_cost": "0.00"}
-    money = f"{round(cost * 100) / 100:.2f}"
-    return {"team": team, "project": project, "gpu_hours": f"{float(hours):.6f}", "over_quota_gpu_hours": "0.000000", "usage_cost": money, **zero, "total": money}  # fmt: skip
+def _publish(fleet: Fleet, day: str, found: Bill, answer: dict[str, Any], revision: int) -> bool:
+    """Write the statement; False where one of a later revision is there already."""
+    nano = 10 ** (9 - found.decimals)
+    lines = [
+        {
+            "team": line.team,
+            "project": line.project,
+            "gpu_hours": told["gpu_hours"],
+            "total_nano": line.total * nano,
+            "facts": told,
+        }
+        for line, told in zip(found.lines, answer["lines"], strict=True)
+    ]
+    with fleet.database.write() as connection:
+        before = ledger.day(connection, day)
+        if before is not None and before.state != PROVISIONAL:
+            raise Invalid(f"{day} is {before.state}: its statement stands, later facts become corrections.")
+        if before is not None and before.revision > revision:
+            return False
+        ledger.put_day(
+            connection,
+            day,
+            lines,
+            state=PROVISIONAL,
+            revision=revision,
+            currency=found.currency,
+            total_nano=found.total * nano,
+            published_at=fleet.clock.now(),
+            answer=answer,
+        )
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from gpufleet.services.apply_operations import apply_operations
@@ -18,18 +18,21 @@ TICK: Final = "tick"
 LEASE: Final = timedelta(seconds=10)
 """A holder that has not come round in this time is taken for dead. Every round renews it, and two at work at once do no
 harm: plans are committed only on the revision they were made for, effects only by the holder of their own lease."""
-ROUNDS: Final = 20
-"""Rounds one caller makes for others before it leaves the rest to the next caller."""
+PATIENCE: Final = timedelta(seconds=60)
+"""How long a resident caller goes on for others before it lets go once."""
 
 
-def tick(fleet: Fleet) -> bool:
-    """Serve every call made until now, this one included; False when another process is at it and will serve us."""
+def tick(fleet: Fleet, *, patience: timedelta = PATIENCE) -> bool:
+    """Serve every call made until now, this one included; False when another process is at it and will serve us.
+
+    After `patience` the lease is given back even if more calls have come: whoever comes next, or the controller, goes on.
+    """
     with fleet.database.write() as connection:
         leases.raise_wanted(connection)
         if not leases.take(connection, TICK, fleet.process, fleet.clock.now(), LEASE):
             return False
     try:
-        _rounds(fleet)
+        _rounds(fleet, fleet.clock.now() + patience)
     except BaseException:
         with fleet.database.write() as connection:
             leases.give_back(connection, TICK, fleet.process)
@@ -37,8 +40,8 @@ def tick(fleet: Fleet) -> bool:
     return True
 
 
-def _rounds(fleet: Fleet) -> None:
-    for _ in range(ROUNDS):
+def _rounds(fleet: Fleet, until: datetime) -> None:
+    while True:
         with fleet.database.write() as connection:
             wanted, _done = leases.counters(connection)
             leases.take(connection, TICK, fleet.process, fleet.clock.now(), LEASE)
@@ -47,8 +50,9 @@ def _rounds(fleet: Fleet) -> None:
             leases.set_done(connection, wanted)
             if leases.finish(connection, TICK, fleet.process):
                 return
-    with fleet.database.write() as connection:
-        leases.give_back(connection, TICK, fleet.process)
+            if fleet.clock.now() >= until:
+                leases.give_back(connection, TICK, fleet.process)
+                return
 
 
 def one_round(fleet: Fleet) -> None:

@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.unit.sandbox.worlds import ask, pretended, settle, share_on, slice_on, whole, wish
 
 from gpufleet.errors import GpufleetError
@@ -62,9 +62,7 @@ attempts = st.integers(1, 2)
 
 
 wholes = st.builds(lambda node, some, cpu: whole(node, *some, cpu=cpu), st.sampled_from(NAMES[:4]), few_gpus, host)
-shares = st.builds(
-    share_on, st.sampled_from(NAMES[:2]), gpus, st.sampled_from([300, 500]), st.sampled_from([9_000, 50_000])
-)
+shares = st.builds(share_on, st.just("h1"), gpus, st.sampled_from([300, 500]), st.sampled_from([9_000, 50_000]))
 
 
 class AnyRequests(RuleBasedStateMachine):
@@ -114,6 +112,11 @@ class AnyRequests(RuleBasedStateMachine):
     @rule(job=jobs, wanted=st.lists(nonsense, min_size=1, max_size=2))
     def launch_anything(self, job: str, wanted: list[PodPlace]) -> None:
         self.ask(gangs.launch, ask(job, *wanted))
+
+    @initialize()
+    def something_runs_already(self) -> None:
+        self.ask(gangs.launch, ask("a", whole("s0", 0), whole("h0", 0)))
+        self.ask(gangs.launch, ask("b", share_on("h1", 0, 500, 9_000), share_on("h1", 1, 300, 50_000)))
 
     def _existing(self) -> list[tuple[str, int, MigInstance]]:
         return [
@@ -245,5 +248,12 @@ class AnyRequests(RuleBasedStateMachine):
 
 TestAnyRequests = AnyRequests.TestCase
 TestAnyRequests.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[
+        Phase.explicit,
+        Phase.generate,
+    ],  # shrinking a world takes minutes: add Phase.shrink when it finds something
 )

@@ -1,0 +1,161 @@
+"""What runs and what is idle at one instant, what covers it, and what each stretch of time adds to the day.
+
+Commitments come first, in their order; what they leave costs the list price (rules 20 and 21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpufleet.chargeback.cover import Cover
+from gpufleet.chargeback.days import Day
+from gpufleet.chargeback.evidence import Quarantine
+from gpufleet.chargeback.tally import DayTally, Line
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A node as it is now; one that was never announced has no GPUs of its own, so no idle."""
+
+    node: str
+    announced: bool
+    up_id: str = ""
+    model: str = ""
+    price: int | None = None
+    matches: tuple[int, ...] = ()
+    """The commitments that may cover it, in their order."""
+    gpus: int = 0
+    used: int = 0
+    parts: dict[Part, None] = field(default_factory=dict)
+    """What of it is more than nothing now; a dict, for its order."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """What is priced in one way: the guaranteed or the over-quota part of a stretch, or (no `line`) a node's idle."""
+
+    rank: int
+    """Place in the order in which commitments cover (rule 21)."""
+    seat: Seat
+    line: Line | None
+    id: str = ""
+    over: bool = False
+    amount: int = 0
+    free: int = 0
+    """What no commitment covers."""
+    covered: dict[int, int] = field(default_factory=dict)
+    since: int = 0
+
+
+class Meter:
+    """Holds the state of now; every change first books what was true until now."""
+
+    def __init__(self, commitments: int, quarantine: Quarantine) -> None:
+        self.now = 0
+        self.tallies: list[DayTally] = []
+        self.touched: dict[Part, None] = {}
+        """Idle parts that changed since somebody last looked."""
+        self.rates = [0] * commitments
+        self._covers = [Cover() for _ in range(commitments)]
+        self._parts: dict[int, Part] = {}
+        self._running: dict[Part, None] = {}
+        self._quarantine = quarantine
+
+    def add(self, part: Part) -> None:
+        """Make a part known; nothing of it is there yet."""
+        self._parts[part.rank] = part
+
+    def open_day(self, day: Day) -> None:
+        """What is booked from now on belongs to this day."""
+        self.book_all()
+        self.tallies.append(DayTally(day))
+
+    def set_amount(self, part: Part, amount: int) -> None:
+        if part.amount == amount:
+            return
+        self._book(part)
+        part.amount = amount
+        for holder in (part.seat.parts, self._running):
+            if amount:
+                holder[part] = None
+            else:
+                holder.pop(part, None)
+        self._offer(part, 0, amount)
+
+    def set_seat(self, seat: Seat, price: int | None, matches: tuple[int, ...], up_id: str, model: str) -> None:
+        """Another description or another price of a node, for all that is on it."""
+        parts = list(seat.parts)
+        for part in parts:
+            self._book(part)
+        if matches != seat.matches:
+            for part in parts:
+                self._offer(part, 0, 0)
+            seat.matches = matches
+            for part in parts:
+                self._offer(part, 0, part.amount)
+        seat.price, seat.up_id, seat.model = price, up_id, model
+
+    def set_commitment(self, k: int, capacity: int, rate: int) -> None:
+        """From now on commitment `k` covers so much at this rate."""
+        self.book_all()
+        self.rates[k] = rate
+        self._spread(k, self._covers[k].resize(capacity), None)
+
+    def book_all(self) -> None:
+        for part in self._running:
+            self._book(part)
+
+    def _offer(self, part: Part, step: int, amount: int) -> None:
+        """Let the next commitment cover what the ones before it left."""
+        if step == len(part.seat.matches):
+            part.free = amount
+            return
+        k = part.seat.matches[step]
+        self._spread(k, self._covers[k].put(part.rank, amount), part)
+
+    def _spread(self, k: int, ranks: Sequence[int], moved: Part | None) -> None:
+        """A commitment covers some parts more or less: tell them, and offer what is left to the next commitment."""
+        cover = self._covers[k]
+        for rank in ranks:
+            part = self._parts[rank]
+            covered = cover.covered(rank)
+            if part is not moved and covered == part.covered.get(k, 0):
+                continue
+            self._book(part)
+            if covered:
+                part.covered[k] = covered
+            else:
+                part.covered.pop(k, None)
+            self._offer(part, part.seat.matches.index(k) + 1, cover.amount(rank) - covered)
+
+    def _book(self, part: Part) -> None:
+        span, part.since = self.now - part.since, self.now
+        if part.line is None:
+            self.touched[part] = None
+        if span and part.amount:
+            self._add(part, span)
+
+    def _add(self, part: Part, span: int) -> None:
+        day, seat = self.tallies[-1], part.seat
+        committed = listed = 0
+        for k, covered in part.covered.items():
+            cost = covered * span * self.rates[k]
+            committed += cost
+            day.covered[k] += covered * span
+            day.covered_cost[k] += cost
+        if part.free and seat.price is not None:
+            listed = part.free * span * seat.price
+        elif part.free:
+            self._quarantine.add(
+                part.id or seat.up_id, f"no price fits {seat.node} ({seat.model or 'never announced'})"
+            )
+        if part.line is None:
+            day.idle += part.amount * span
+            day.idle_cost[seat.model] += listed + committed
+            return
+        line = day.lines[part.line]
+        line.spans[part.over] += part.amount * span
+        line.usage[part.over] += listed
+        line.commitment += committed
+        line.by_model[seat.model] += part.amount * span

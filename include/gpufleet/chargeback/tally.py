@@ -1,0 +1,71 @@
+"""Sums of one day while it is metered: whole numbers of GPU-time and of money, exact and cheap to add a million times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+
+from gpufleet.chargeback.days import HOUR, Day
+
+Line = tuple[str, str]
+"""Team and project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The grids that every amount and every price of one bill lies on: 1/`grains` of a GPU, 1/`coins` of money an hour."""
+
+    grains: int
+    coins: int
+
+    @classmethod
+    def of(cls, amounts: Iterable[Fraction], prices: Iterable[Fraction]) -> Scale:
+        return cls(lcm(*{a.denominator for a in amounts}), lcm(*{p.denominator for p in prices}))
+
+    def amount(self, gpus: Fraction | int) -> int:
+        return int(gpus * self.grains)
+
+    def price(self, price: Fraction) -> int:
+        return int(price * self.coins)
+
+    def hours(self, spans: int) -> Fraction:
+        """GPU-hours of grains x microseconds."""
+        return Fraction(spans, self.grains * HOUR)
+
+    def money(self, costs: int) -> Fraction:
+        """Money of grains x microseconds x coins."""
+        return Fraction(costs, self.grains * HOUR * self.coins)
+
+
+@dataclass(slots=True)
+class LineTally:
+    """GPU-time and cost of one team and project; index 1 is the over-quota part."""
+
+    spans: list[int] = field(default_factory=lambda: [0, 0])
+    usage: list[int] = field(default_factory=lambda: [0, 0])
+    commitment: int = 0
+    by_model: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def held(self) -> int:
+        """GPU-time in all."""
+        return self.spans[0] + self.spans[1]
+
+
+@dataclass(slots=True)
+class DayTally:
+    """One day of the fleet."""
+
+    day: Day
+    lines: dict[Line, LineTally] = field(default_factory=lambda: defaultdict(LineTally))
+    idle: int = 0
+    idle_cost: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """By GPU model (rule 22, `proportional`)."""
+    covered: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """GPU-time that each commitment, by its place in the rates, covered."""
+    covered_cost: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    borne: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    """Rule 22, `quota-holders`: what a team bears, by the number it is yet to be divided by."""

@@ -63,7 +63,9 @@ def _amounts(value: Any) -> tuple[tuple[str, GpuAmount], ...]:
     return tuple(sorted((key, GpuAmount.of(amount)) for key, amount in table.items()))
 
 
-def demand(gpus: int | None = None, slice_gib: float = 0, compute: int = 1, profile: str = "", share: str = "") -> Demand:
+def demand(
+    gpus: int | None = None, slice_gib: float = 0, compute: int = 1, profile: str = "", share: str = ""
+) -> Demand:
     """Whole GPUs (1 by default), a slice by need or by profile, or a share like `500/20` (thousandths / GiB)."""
     if share:
         milli, _, memory = share.partition("/")
@@ -83,9 +85,7 @@ def job(name: str = "j", *sets: PodSet, queue: str = "a", age: timedelta = 5 * M
     wish = TopologyWish(more.pop("required", None), more.pop("preferred", None))
     kind = Kind(more.pop("kind", "training"))
     capacity = tuple(map(CapacityType, more.pop("capacity", ())))
-    return Job(
-        name, queue, "", queue, kind, sets or (pods(),), NOW - age, topology=wish, capacity=capacity, **more
-    )
+    return Job(name, queue, "", queue, kind, sets or (pods(),), NOW - age, topology=wish, capacity=capacity, **more)
 
 
 def pending(name: str = "j", *sets: PodSet, not_on: Sequence[str] = (), **more: Any) -> Pending:

@@ -99,9 +99,7 @@ def _gangs(snapshot: Snapshot, plan: Plan) -> list[str]:
     for placement in plan.placements:
         job = jobs[placement.job]
         counts = [sum(1 for p in placement.pods if p.pod_set == i) for i in range(len(job.pod_sets))]
-        if len(placement.pods) < job.least_pods or any(
-            n > s.count for n, s in zip(counts, job.pod_sets, strict=True)
-        ):
+        if len(placement.pods) < job.least_pods or any(n > s.count for n, s in zip(counts, job.pod_sets, strict=True)):
             wrong.append(f"{job.id} is not whole: {counts}")
         if sorted(p.rank for p in placement.pods) != list(range(len(placement.pods))):
             wrong.append(f"{job.id} has odd ranks")

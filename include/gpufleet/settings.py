@@ -23,7 +23,18 @@ from gpufleet.units import GpuAmount, duration
 
 M = TypeVar("M", bound=BaseModel)
 
-Duration = Annotated[timedelta, BeforeValidator(lambda v: duration(v) if isinstance(v, str) else v)]
+
+def _read_duration(value: Any) -> Any:
+    """pydantic names the key only of a ValueError."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return duration(value)
+    except Invalid as e:
+        raise ValueError(str(e).rstrip(".")) from None
+
+
+Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
 
 
 class Strict(BaseModel):

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-HEAVY = ("kubernetes", "boto3", "great_expectations", "pandas", "google.cloud", "azure", "sklearn", "scipy", "gpufleet.bootstrap")
+HEAVY = (
+    "kubernetes",
+    "boto3",
+    "great_expectations",
+    "pandas",
+    "google.cloud",
+    "azure",
+    "sklearn",
+    "scipy",
+    "gpufleet.bootstrap",
+)
 
 LOOK = """
 import json, sys, time
@@ -44,7 +54,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"), "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{LOOK}"], cwd=PROJECT, env=env, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", f"HEAVY = {HEAVY!r}\n{LOOK}"],
+        cwd=PROJECT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

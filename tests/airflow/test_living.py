@@ -32,7 +32,9 @@ def ended_well_once(living: Living, name: str, run: str, attempts: int = 1) -> N
     eventually(lambda: run_state(living, run) == "success", within=90)
     assert [j["name"] for j in jobs_view(living.fleet, limit=1000)].count(name) == 1
     with living.fleet.database.read() as connection:
-        events = list(connection.execute(select(t.usage_event.c.event).where(t.usage_event.c.job == job["job"])).scalars())
+        events = list(
+            connection.execute(select(t.usage_event.c.event).where(t.usage_event.c.job == job["job"])).scalars()
+        )
     assert events.count("allocated") == events.count("released") == attempts
 
 
@@ -133,9 +135,17 @@ def test_the_form_refuses(living: Living, asked: dict[str, Any], status: int, wo
 
 TASK = {
     "an unknown team": ({"team": "visoin"}, "ada", "team 'visoin' is not known"),
-    "a stranger to the team": ({"team": "vision", "project": "digits"}, "lin", "'lin' is not a member of team 'vision'"),
+    "a stranger to the team": (
+        {"team": "vision", "project": "digits"},
+        "lin",
+        "'lin' is not a member of team 'vision'",
+    ),
     "an interval of nothing": ({"checkpoint_interval": "0s"}, "ada", "checkpoint_interval must be longer than 0"),
-    "memory no device has": ({"gpus": None, "memory_gib": 500}, "ada", "memory_gib: 500 GiB is more than any MIG slice"),
+    "memory no device has": (
+        {"gpus": None, "memory_gib": 500},
+        "ada",
+        "memory_gib: 500 GiB is more than any MIG slice",
+    ),
 }
 
 
@@ -177,7 +187,9 @@ ROUTES = [
 
 def test_anonymous_people_get_401_everywhere(living: Living) -> None:
     answers = {
-        f"{method} {path}": httpx.request(method, f"{living.embedded.url}/gpufleet/{path}", json={} if method == "POST" else None)
+        f"{method} {path}": httpx.request(
+            method, f"{living.embedded.url}/gpufleet/{path}", json={} if method == "POST" else None
+        )
         for method, path in ROUTES
     }
     assert {what: a.status_code for what, a in answers.items() if a.status_code != 401} == {}
@@ -192,7 +204,9 @@ def test_the_task_page_links_to_the_job_and_its_logs(living: Living) -> None:
     run = living.trigger(name="linked")
     job = living.until("linked", "running")
     eventually(lambda: deferred(living, run))
-    links = living.people["ada"]._call("GET", f"/api/v2/dags/gpu_job/dagRuns/{run}/taskInstances/run/links")["extra_links"]
+    links = living.people["ada"]._call("GET", f"/api/v2/dags/gpu_job/dagRuns/{run}/taskInstances/run/links")[
+        "extra_links"
+    ]
     assert links["GPU job"].endswith(f"/job/{job['job']}")
     assert links["GPU job logs"].endswith(f"/logs/{job['job']}")
     living.people["ada"].mark("gpu_job", run, "run", "failed")
@@ -222,4 +236,8 @@ def test_sixty_jobs_at_once_are_all_in_our_queue_with_place_and_reason(living: L
 
 def _alive(living: Living, prefix: str) -> list[str]:
     rows = jobs_view(living.fleet, limit=1000)
-    return [j["job"] for j in rows if j["name"].startswith(prefix) and j["state"] not in ("cancelled", "succeeded", "failed")]
+    return [
+        j["job"]
+        for j in rows
+        if j["name"].startswith(prefix) and j["state"] not in ("cancelled", "succeeded", "failed")
+    ]

@@ -11,7 +11,7 @@ from datetime import UTC
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pytest
 from tests.sandboxes import eventually, running_sandbox
@@ -48,7 +48,7 @@ class _Sandbox:
     """The embedded cloud, in a process of its own."""
 
     offering, stock = "spot-a", 3
-    world = {
+    world: ClassVar = {
         "version": 1,
         "offerings": [
             {

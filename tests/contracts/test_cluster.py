@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pytest
 from tests.sandboxes import eventually, running_sandbox
@@ -58,7 +58,7 @@ class _Sandbox:
     """The embedded world, in a process of its own."""
 
     node = "node-0"
-    world = {
+    world: ClassVar = {
         "version": 1,
         "nodes": [{"name": "node-0", "model": "H100-80", "gpus": 8, "position": ["z", "l"], "cpu": 8}],
     }

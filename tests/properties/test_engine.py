@@ -60,9 +60,13 @@ def running_on(draw: st.DrawFn, nodes: list[Node]) -> list[Running]:
             if place:
                 found.append(
                     running(
-                        f"r{len(found)}", place, queue=draw(st.sampled_from(QUEUES)),
-                        saved=draw(st.sampled_from((1, 10, 200))), priority=draw(st.sampled_from((10, 50))),
-                        preemptible=draw(st.booleans()), kind=draw(st.sampled_from(("training", "inference"))),
+                        f"r{len(found)}",
+                        place,
+                        queue=draw(st.sampled_from(QUEUES)),
+                        saved=draw(st.sampled_from((1, 10, 200))),
+                        priority=draw(st.sampled_from((10, 50))),
+                        preemptible=draw(st.booleans()),
+                        kind=draw(st.sampled_from(("training", "inference"))),
                     )
                 )
     return found
@@ -72,8 +76,15 @@ def running_on(draw: st.DrawFn, nodes: list[Node]) -> list[Running]:
 def waiting_jobs(draw: st.DrawFn) -> list[Pending]:
     asks = st.sampled_from(
         (
-            {"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"slice_gib": 4}, {"slice_gib": 15, "compute": 2},
-            {"profile": "1g.10gb"}, {"profile": "2g.12gb"}, {"share": "500/10"}, {"share": "250/2"},
+            {"gpus": 1},
+            {"gpus": 2},
+            {"gpus": 4},
+            {"slice_gib": 4},
+            {"slice_gib": 15, "compute": 2},
+            {"profile": "1g.10gb"},
+            {"profile": "2g.12gb"},
+            {"share": "500/10"},
+            {"share": "250/2"},
         )
     )
     found = []
@@ -82,8 +93,12 @@ def waiting_jobs(draw: st.DrawFn) -> list[Pending]:
         most = sum(s.count for s in sets)
         found.append(
             pending(
-                f"p{i}", *sets, queue=draw(st.sampled_from(QUEUES)), priority=draw(st.sampled_from((10, 50, 90))),
-                preemptible=draw(st.booleans()), kind=draw(st.sampled_from(("training", "inference"))),
+                f"p{i}",
+                *sets,
+                queue=draw(st.sampled_from(QUEUES)),
+                priority=draw(st.sampled_from((10, 50, 90))),
+                preemptible=draw(st.booleans()),
+                kind=draw(st.sampled_from(("training", "inference"))),
                 min_members=draw(st.one_of(st.none(), st.integers(1, most))),
                 required=draw(st.sampled_from((None, "leaf", "node"))),
             )
@@ -122,7 +137,10 @@ def test_the_same_fleet_in_another_order_gives_the_same_plan(fleet: Snapshot, rn
         return tuple(rng.sample(items, len(items)))  # type: ignore[attr-defined]
 
     other = replace(
-        fleet, nodes=mixed(fleet.nodes), queues=mixed(fleet.queues), running=mixed(fleet.running),
+        fleet,
+        nodes=mixed(fleet.nodes),
+        queues=mixed(fleet.queues),
+        running=mixed(fleet.running),
         pending=mixed(fleet.pending),
     )
     assert run_pass(other, POLICY, NOW) == run_pass(fleet, POLICY, NOW)

@@ -7,15 +7,20 @@ A fleet changes a thousand times an hour, so a change touches only the items who
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
+
+BEYOND: Final = 1 << 62
+"""Later than every rank."""
 
 
 class Cover:
-    """Amounts are whole numbers of some grain. `put` and `resize` answer with the ranks whose cover may have changed."""
+    """Amounts are whole numbers of some grain. `put` and `resize` answer with the ranks whose cover changed."""
 
     def __init__(self, capacity: int = 0) -> None:
         self.capacity = capacity
         self._line: list[int] = []
         self._amounts: dict[int, int] = {}
+        self._covered: dict[int, int] = {}
         self._edge = 0
         """Index of the first item that is not covered whole; before it lies `_before` in all."""
         self._before = 0
@@ -25,10 +30,7 @@ class Cover:
 
     def covered(self, rank: int) -> int:
         """How much of this item is covered."""
-        amount = self._amounts.get(rank, 0)
-        if self._edge == len(self._line) or rank < self._line[self._edge]:
-            return amount
-        return self.capacity - self._before if rank == self._line[self._edge] else 0
+        return self._covered.get(rank, 0)
 
     @property
     def used(self) -> int:
@@ -37,41 +39,53 @@ class Cover:
 
     def resize(self, capacity: int) -> list[int]:
         """Cover more or less from now on."""
-        touched = self._at_edge()
+        touched = self._line[self._edge : self._edge + 1]
         self.capacity = capacity
-        return touched + self._settle()
+        return self._settle(touched)
 
     def put(self, rank: int, amount: int) -> list[int]:
         """This item's amount is so much from now on; 0 takes it out."""
-        touched = [rank, *self._at_edge()]
-        place = bisect_left(self._line, rank)
         old = self._amounts.get(rank, 0)
-        if place < self._edge:
+        if amount == old:
+            return []
+        touched = [rank, *self._line[self._edge : self._edge + 1]]
+        place = bisect_left(self._line, rank)
+        inside = place < self._edge
+        if inside:
             self._before += amount - old
-        if amount and not old:
+        if not old:
             self._line.insert(place, rank)
-            self._edge += place < self._edge
-        elif old and not amount:
-            del self._line[place]
-            self._edge -= place < self._edge
+            self._edge += inside
         if amount:
             self._amounts[rank] = amount
         else:
-            self._amounts.pop(rank, None)
-        return touched + self._settle()
+            del self._line[place], self._amounts[rank]
+            self._edge -= inside
+        return self._settle(touched)
 
-    def _at_edge(self) -> list[int]:
-        return self._line[self._edge : self._edge + 1]
-
-    def _settle(self) -> list[int]:
-        """Move the edge to where the capacity ends; the items it passes, and the one it comes to rest at."""
-        passed: list[int] = []
+    def _settle(self, touched: list[int]) -> list[int]:
+        """Move the edge to where the capacity ends; only the items it passes, and where it comes to rest, can change."""
+        line, amounts = self._line, self._amounts
         while self._before > self.capacity:
             self._edge -= 1
-            self._before -= self._amounts[self._line[self._edge]]
-            passed.append(self._line[self._edge])
-        while self._edge < len(self._line) and self._before + self._amounts[self._line[self._edge]] <= self.capacity:
-            self._before += self._amounts[self._line[self._edge]]
-            passed.append(self._line[self._edge])
+            self._before -= amounts[line[self._edge]]
+            touched.append(line[self._edge])
+        while self._edge < len(line) and self._before + amounts[line[self._edge]] <= self.capacity:
+            self._before += amounts[line[self._edge]]
+            touched.append(line[self._edge])
             self._edge += 1
-        return passed + self._at_edge()
+        touched += line[self._edge : self._edge + 1]
+        return self._changed(touched)
+
+    def _changed(self, touched: list[int]) -> list[int]:
+        """Those of the touched whose cover is another than before; noted, so each is named once."""
+        edge = self._line[self._edge] if self._edge < len(self._line) else BEYOND
+        changed: list[int] = []
+        for rank in touched:
+            covered = self._amounts.get(rank, 0) if rank < edge else 0
+            if rank == edge:
+                covered = self.capacity - self._before
+            if covered != self._covered.get(rank, 0):
+                self._covered[rank] = covered
+                changed.append(rank)
+        return changed

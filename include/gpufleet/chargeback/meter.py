@@ -5,7 +5,6 @@ Commitments come first, in their order; what they leave costs the list price (ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpufleet.chargeback.cover import Cover
@@ -100,34 +99,32 @@ class Meter:
         """From now on commitment `k` covers so much at this rate."""
         self.book_all()
         self.rates[k] = rate
-        self._spread(k, self._covers[k].resize(capacity), None)
+        for rank in self._covers[k].resize(capacity):
+            self._shift(k, rank)
 
     def book_all(self) -> None:
         for part in self._running:
             self._book(part)
 
     def _offer(self, part: Part, step: int, amount: int) -> None:
-        """Let the next commitment cover what the ones before it left."""
-        if step == len(part.seat.matches):
-            part.free = amount
-            return
-        k = part.seat.matches[step]
-        self._spread(k, self._covers[k].put(part.rank, amount), part)
+        """Let each commitment from here on cover what the ones before it left."""
+        for k in part.seat.matches[step:]:
+            cover = self._covers[k]
+            for rank in cover.put(part.rank, amount):
+                if rank != part.rank:
+                    self._shift(k, rank)
+            covered = cover.covered(part.rank)
+            _note(part, k, covered)
+            amount -= covered
+        part.free = amount
 
-    def _spread(self, k: int, ranks: Sequence[int], moved: Part | None) -> None:
-        """A commitment covers some parts more or less: tell them, and offer what is left to the next commitment."""
-        cover = self._covers[k]
-        for rank in ranks:
-            part = self._parts[rank]
-            covered = cover.covered(rank)
-            if part is not moved and covered == part.covered.get(k, 0):
-                continue
-            self._book(part)
-            if covered:
-                part.covered[k] = covered
-            else:
-                part.covered.pop(k, None)
-            self._offer(part, part.seat.matches.index(k) + 1, cover.amount(rank) - covered)
+    def _shift(self, k: int, rank: int) -> None:
+        """A commitment covers this part more or less than before: offer the rest to those after it."""
+        part, cover = self._parts[rank], self._covers[k]
+        self._book(part)
+        covered = cover.covered(rank)
+        _note(part, k, covered)
+        self._offer(part, part.seat.matches.index(k) + 1, cover.amount(rank) - covered)
 
     def _book(self, part: Part) -> None:
         span, part.since = self.now - part.since, self.now
@@ -159,3 +156,10 @@ class Meter:
         line.usage[part.over] += listed
         line.commitment += committed
         line.by_model[seat.model] += part.amount * span
+
+
+def _note(part: Part, k: int, covered: int) -> None:
+    if covered:
+        part.covered[k] = covered
+    else:
+        part.covered.pop(k, None)

@@ -46,42 +46,41 @@ class Quotas:
 
     def __init__(self, meter: Meter, quotas: Mapping[str, int] | None) -> None:
         self._meter = meter
-        self._given = quotas
-        self._teams: dict[str, TeamQuota] = {}
-        for team, quota in (quotas or {}).items():
-            self._teams[team] = TeamQuota(quota, unmarked=Cover(quota))
+        self._given = quotas is not None
+        self._teams = {team: TeamQuota(quota, unmarked=Cover(quota)) for team, quota in (quotas or {}).items()}
+        self.missing = {team: quota for team, quota in (quotas or {}).items() if quota}
+        """Each team's guaranteed amount that it does not use now, where there is any."""
 
     def add(self, team: str, stake: Stake) -> None:
         """Make a stretch known; nothing of it runs yet."""
         self._teams.setdefault(team, TeamQuota(0)).stakes[stake.rank] = stake
 
-    def set_amount(self, team: str, stake: Stake, amount: int) -> None:
+    def set_amount(self, name: str, stake: Stake, amount: int) -> None:
         """From now on so much of it runs."""
         added, stake.amount = amount - stake.amount, amount
         if stake.marked is False:
             self._meter.set_amount(stake.over, amount)
-            return
-        if self._given is None:
+        elif not self._given:
             self._meter.set_amount(stake.guaranteed, amount)
-            return
-        of_team = self._teams[team]
+        else:
+            team = self._teams[name]
+            self._guarantee(team, stake, amount, added)
+            self.missing[name] = team.missing
+            if not team.missing:
+                del self.missing[name]
+
+    def _guarantee(self, team: TeamQuota, stake: Stake, amount: int, added: int) -> None:
         if stake.marked:
             self._meter.set_amount(stake.guaranteed, amount)
-            of_team.marked += added
-            self._split(of_team, of_team.unmarked.resize(of_team.rest()))
+            team.marked += added
+            changed = team.unmarked.resize(team.rest())
         else:
-            self._split(of_team, of_team.unmarked.put(stake.rank, amount))
-
-    def _split(self, team: TeamQuota, ranks: list[int]) -> None:
-        for rank in ranks:
-            stake = team.stakes[rank]
+            changed = [stake.rank, *team.unmarked.put(stake.rank, amount)]
+        for rank in changed:
+            moved = team.stakes[rank]
             guaranteed = team.unmarked.covered(rank)
-            self._meter.set_amount(stake.guaranteed, guaranteed)
-            self._meter.set_amount(stake.over, stake.amount - guaranteed)
-
-    def missing(self) -> list[tuple[str, int]]:
-        """Each team's guaranteed amount that it does not use now, where there is any."""
-        return [(name, team.missing) for name, team in sorted(self._teams.items()) if team.missing]
+            self._meter.set_amount(moved.guaranteed, guaranteed)
+            self._meter.set_amount(moved.over, moved.amount - guaranteed)
 
 
 class QuotaHolders:
@@ -95,17 +94,18 @@ class QuotaHolders:
     def look(self) -> None:
         """Take note of what is idle now and what it costs; called when an instant is complete."""
         for part in self._meter.touched:
-            self._idle -= self._known.get(part, (0, 0))[0]
-            self._cost -= self._known.get(part, (0, 0))[1]
+            idle, cost = self._known.get(part, (0, 0))
             covered = sum(amount * self._meter.rates[k] for k, amount in part.covered.items())
-            self._known[part] = (part.amount, part.free * (part.seat.price or 0) + covered)
-            self._idle += self._known[part][0]
-            self._cost += self._known[part][1]
+            now = self._known[part] = (part.amount, part.free * (part.seat.price or 0) + covered)
+            self._idle += now[0] - idle
+            self._cost += now[1] - cost
         self._meter.touched.clear()
 
     def book(self, day: DayTally, span: int) -> None:
         """With I idle GPUs that cost C a team that misses U bears C x U / max(I, all U)."""
-        missing = self._quotas.missing() if self._cost else []
-        divisor = max(self._idle, sum(m for _, m in missing))
-        for team, amount in missing:
-            day.borne[team, divisor] += self._cost * amount * span
+        missing = self._quotas.missing
+        if not self._cost or not missing:
+            return
+        divisor, cost = max(self._idle, sum(missing.values())), self._cost * span
+        for team, amount in missing.items():
+            day.borne[team, divisor] += cost * amount

@@ -163,7 +163,7 @@ def status(fleet: Fleet, *, as_json: bool) -> None:
 def token(fleet: Fleet, team: str, *, as_json: bool) -> None:
     from gpufleet.services.team_tokens import make_token
 
-    made = make_token(fleet, team, me().login)
+    made = make_token(fleet, team, me())
     if as_json:
         show({"team": team, "token": made})
     else:

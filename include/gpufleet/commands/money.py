@@ -5,7 +5,10 @@ Files need no fleet: nothing heavy is imported for them.
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
 def bill_files(events: Path, rates: Path, start: str, end: str, *, by: str, exact: bool, as_json: bool) -> int:
     """Bill a file of events by a file of rates; raises Invalid that names file, line and key."""
     first, last, grouping = _asked(start, end, by)
-    told, priced = load_events(events), load_rates(rates)
-    _show(bill(told, priced, first, last, by=grouping, exact=exact), as_json=as_json)
+    with _no_collector():
+        told, priced = load_events(events), load_rates(rates)
+        found = bill(told, priced, first, last, by=grouping, exact=exact)
+    _show(found, as_json=as_json)
     return 0
 
 
@@ -35,6 +40,18 @@ def bill_fleet(fleet: Fleet, start: str, end: str, *, by: str, exact: bool, as_j
     first, last, grouping = _asked(start, end, by)
     known = facts(fleet)
     _show(bill(known.events, known.rates, first, last, by=grouping, exact=exact), as_json=as_json)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Looking for cycles among a hundred thousand facts that all stay would take a third of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _asked(start: str, end: str, by: str) -> tuple[date, date, tuple[str, ...]]:

@@ -53,9 +53,9 @@ class Told:
 
     def text(self, key: str, *, may_be_empty: bool = False) -> str:
         value = self._value(key)
-        if not isinstance(value, str) or not (value or may_be_empty):
-            raise self.wrong(key, "must be text.")
-        return value
+        if isinstance(value, str) and (value or may_be_empty):
+            return value
+        raise self.wrong(key, "must be text.")
 
     def number(self, key: str, least: int) -> int:
         """A whole number; 1.0 is one, "1" and true are none."""

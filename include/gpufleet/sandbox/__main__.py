@@ -14,6 +14,8 @@ from gpufleet.sandbox.world import read_world
 def main() -> int:
     asked = _parser().parse_args()
     try:
+        if sys.platform != "linux":
+            raise Invalid("The sandbox needs Linux: it tells processes apart by what /proc says of them.")
         address, world = loopback(asked.host), read_world(asked.world)
         from gpufleet.sandbox.server import run  # takes a second to load: a mistake is told before
 

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel
 from gpufleet.errors import Forbidden, GpufleetError, Invalid
 from gpufleet.model.hardware import MigInstance
 from gpufleet.sandbox import gangs, machines, market, views
-from gpufleet.sandbox.caretaker import turn
+from gpufleet.sandbox.caretaker import advance, turn
 from gpufleet.sandbox.door import kind_of
 from gpufleet.sandbox.records import GangAsk
 from gpufleet.sandbox.site import Site
@@ -118,7 +118,8 @@ def _do(site: Site, verb: Callable[[], object]) -> JSONResponse:
 
 
 def _show(site: Site, view: Callable[[], Any]) -> JSONResponse:
-    with turn(site):
+    with site.lock:
+        advance(site)
         return JSONResponse(view())
 
 

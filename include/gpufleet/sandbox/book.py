@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -33,10 +32,10 @@ class _Was:
     record: Any
 
 
-@cache
-def _codec(kind: Any) -> TypeAdapter[Any]:
-    """Built once: that costs more than a hundred documents."""
-    return TypeAdapter(kind)
+_CODECS: Final[dict[type[Any], TypeAdapter[Any]]] = {
+    kind: TypeAdapter(kind) for kind in (Machine, Gang, Removed, Stock, Bought, Notice, Facts)
+}
+"""Built once: that costs more than a hundred documents."""
 
 
 class Shelf(Mapping[Any, Record], Generic[Record]):
@@ -44,7 +43,7 @@ class Shelf(Mapping[Any, Record], Generic[Record]):
 
     def __init__(self, kind: type[Record], key: Callable[[Record], Any]) -> None:
         self.kind = kind.__name__
-        self._codec: TypeAdapter[Record] = _codec(kind)
+        self._codec: TypeAdapter[Record] = _CODECS[kind]
         self._key = key
         self._records: dict[Any, Record] = {}
         self._touched: dict[Any, _Was] = {}

@@ -27,25 +27,31 @@ def turn(site: Site) -> Iterator[None]:
     """One request: it sees the world as it is now, is carried out at once, and leaves nothing when it fails."""
     with site.lock:
         advance(site)
-        try:
+        with _whole_or_not(site):
             yield
-            site.book.commit()
-        except BaseException:
-            site.book.rollback()
-            raise
         advance(site)
+
+
+@contextmanager
+def _whole_or_not(site: Site) -> Iterator[None]:
+    try:
+        yield
+        site.book.commit()
+    except BaseException:
+        site.book.rollback()
+        raise
 
 
 def advance(site: Site) -> None:
     """One look at everything that lives."""
-    with site.lock:
+    with site.lock, _whole_or_not(site):
+        site.runner.reap()
         now = site.now()
         for gang in site.book.live_gangs():
             seen = _tend(site, gang, now)
             if seen.pods != gang.pods:
                 site.book.gangs.put(seen)
         market.advance(site)
-        site.book.commit()
 
 
 def resume(site: Site) -> None:

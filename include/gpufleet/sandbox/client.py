@@ -12,7 +12,7 @@ from gpufleet.errors import GpufleetError, Temporary
 from gpufleet.sandbox.door import Door, error_of, read_door
 
 TIMEOUT: Final = httpx.Timeout(5.0, connect=2.0)
-"""Seconds. The slowest request, the launch of a large gang, takes well under one."""
+"""Seconds. The slowest request is the launch of a gang of a hundred: a second, on a busy machine a few."""
 
 
 class Connection:

@@ -32,19 +32,14 @@ class PodFiles:
     """Where the files of one pod lie."""
 
     home: Path
+    work: Path
     log: Path
+    control: Path
+    device_memory: Path
 
-    @property
-    def work(self) -> Path:
-        return self.home / "work"
-
-    @property
-    def control(self) -> Path:
-        return self.home / "control.json"
-
-    @property
-    def device_memory(self) -> Path:
-        return self.home / "device-memory"
+    @classmethod
+    def at(cls, home: Path, log: Path) -> PodFiles:
+        return cls(home, home / "work", log, home / "control.json", home / "device-memory")
 
 
 def start_of(gang: Gang, pod: Pod, files: PodFiles) -> Start:

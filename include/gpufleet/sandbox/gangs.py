@@ -111,6 +111,7 @@ def remove(site: Site, job: str, attempt: int) -> None:
     site.book.commit()
     for pod in gang.pods:
         site.runner.forget(site.files(gang, pod.ask.rank).home)
+    site.forget_files(gang)
     shutil.rmtree(site.attempt_folder(gang), ignore_errors=True)
     events.say("remove", job=job, attempt=attempt)
 

@@ -72,6 +72,10 @@ class Runner(Protocol):
 
     def forget(self, home: Path) -> None: ...
 
+    def reap(self) -> None:
+        """Let ended processes go: called with every look at the world."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Process:
@@ -141,15 +145,17 @@ class ShimRunner:
         for memory in (self._children, self._shims, self._started):
             memory.pop(home, None)
 
+    def reap(self) -> None:
+        for _, child in self._children.values():
+            child.poll()
+
     def _ending(self, home: Path) -> Sight | None:
-        try:
-            kind, _, rest = (home / shim.ENDED).read_text().partition(" ")
-        except FileNotFoundError:
+        text = _read(home, shim.ENDED)
+        if text is None:
             return None
+        kind, _, rest = text.partition(" ")
         if kind == "error":
             return Sight(Stage.NO_START, error=rest)
-        if home in self._children:
-            self._children[home][1].poll()  # reaps the shim
         code, at = rest.split()
         started = self._process(home)
         return Sight(Stage.ENDED, started and started[1], _instant(at), int(code))
@@ -164,10 +170,10 @@ class ShimRunner:
 
     def _process(self, home: Path) -> tuple[_Process, datetime] | None:
         if home not in self._started:
-            try:
-                pid, born, at = (home / shim.STARTED).read_text().split()
-            except FileNotFoundError:
+            text = _read(home, shim.STARTED)
+            if text is None:
                 return None
+            pid, born, at = text.split()
             self._started[home] = _Process(int(pid), born), _instant(at)
         return self._started[home]
 
@@ -190,14 +196,22 @@ def _claim(home: Path) -> tuple[int, _Process | None]:
     """The number of the start that counts, and the shim that claimed it, if one has."""
     number = 1
     while True:
-        try:
-            text = (home / f"{shim.CLAIM}{number}").read_text()
-        except FileNotFoundError:
+        text = _read(home, f"{shim.CLAIM}{number}")
+        if text is None:
             return number, None
         if text != shim.VOID:
             pid, born = text.split()
             return number, _Process(int(pid), born)
         number += 1
+
+
+def _read(home: Path, name: str) -> str | None:
+    """A file of the shim, None while there is none. Without building a Path: every look at every pod comes here."""
+    try:
+        with open(f"{home}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - see above
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
 def _instant(seconds: str) -> datetime:

@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gpufleet.clock import SystemClock
-from gpufleet.errors import GpufleetError, Invalid
+from gpufleet.errors import Invalid
 from gpufleet.sandbox import caretaker, events, gangs
 from gpufleet.sandbox.api import build_app
 from gpufleet.sandbox.book import Book
@@ -127,9 +127,9 @@ def _go_rounds(site: Site, done: threading.Event) -> None:
     while not done.wait(LOOK_EVERY):
         try:
             caretaker.advance(site)
-        except (GpufleetError, OSError) as error:
-            # A full disk, say: nothing is lost, the next round tries the same again.
-            events.say("round-failed", error=str(error))
+        except Exception as error:
+            # A full disk, say: nothing was changed, and the next round tries the same again.
+            events.say("round-failed", error=repr(error))
 
 
 def _stop_pods(site: Site) -> None:

@@ -27,6 +27,7 @@ class Site:
     runner: Runner
     reclaims: tuple[ReclaimWish, ...] = ()
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _files: dict[tuple[str, int, int], PodFiles] = field(default_factory=dict)
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -46,7 +47,17 @@ class Site:
         return Holdings.of(self.book.live_gangs())
 
     def files(self, gang: Gang, rank: int) -> PodFiles:
-        return PodFiles(self.attempt_folder(gang) / str(rank), self.log(gang.ask.job, gang.ask.attempt, rank))
+        """Remembered: every look at every pod asks, and building paths is dear."""
+        job, attempt = gang.ask.job, gang.ask.attempt
+        known = self._files.get((job, attempt, rank))
+        if known is None:
+            known = PodFiles.at(self.attempt_folder(gang) / str(rank), self.log(job, attempt, rank))
+            self._files[job, attempt, rank] = known
+        return known
+
+    def forget_files(self, gang: Gang) -> None:
+        for pod in gang.pods:
+            self._files.pop((gang.ask.job, gang.ask.attempt, pod.ask.rank), None)
 
     def attempt_folder(self, gang: Gang) -> Path:
         return self.folder / "pods" / gang.ask.job / str(gang.ask.attempt)

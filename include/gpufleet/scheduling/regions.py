@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.model.workload import Whole
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN
 
-MOST = 8
-"""Regions tried per level. Chosen by feeling: enough that estimate and truth seldom part, few enough to stay quick."""
+MOST_PER_LEVEL, MOST = 6, 10
+"""Regions tried. Chosen by feeling: enough that estimate and truth seldom part, few enough to stay quick."""
 
 Tie = tuple[int, float, str]
 """Of equal lost work: lower priority, later start, name."""
@@ -50,6 +51,10 @@ class Region:
 
 def regions(session: Session, pending: Pending, freeable: Mapping[str, Sequence[Freeable]]) -> Iterator[Region]:
     """Narrow levels before broad ones, in a level the cheapest estimates."""
+    return islice(_by_level(session, pending, freeable), MOST)
+
+
+def _by_level(session: Session, pending: Pending, freeable: Mapping[str, Sequence[Freeable]]) -> Iterator[Region]:
     job = pending.job
     first, last = session.topology.first_and_last(job)
     depths = range(first, last - 1, -1) if job.least_pods > 1 else [len(session.topology.names) - 1]
@@ -62,7 +67,7 @@ def regions(session: Session, pending: Pending, freeable: Mapping[str, Sequence[
                 price = _estimate(session, domain, freeable, need, whole=whole)
                 if price is not None:
                     rated.append((price, session.topology.order[domain[0]], domain))
-            for price, _, domain in sorted(rated)[:MOST]:
+            for price, _, domain in sorted(rated)[:MOST_PER_LEVEL]:
                 yield Region(price, {model: domain})
 
 

@@ -7,10 +7,11 @@ from sqlalchemy import Connection, select, update
 from gpufleet.errors import Forbidden, Invalid, NotFound
 from gpufleet.formats.request import PRIORITIES
 from gpufleet.lifecycle.machine import CancelAsked
-from gpufleet.model.tenancy import Principal, Role
+from gpufleet.model.tenancy import Principal
 from gpufleet.services.advance import advance
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.submit_job import Origin, may_act_for
+from gpufleet.services.rights import is_platform, may_act_for, may_decide_for
+from gpufleet.services.submit_job import Origin
 from gpufleet.store import jobs, leases, ledger, tenancy
 from gpufleet.store import schema as t
 from gpufleet.store.jobs import JobRow
@@ -83,12 +84,13 @@ def set_priority(fleet: Fleet, text: str, priority: int, principal: Principal) -
 
 
 def _require_member(connection: Connection, row: JobRow, principal: Principal, *, lead: bool = False) -> None:
-    team = next((team for team in tenancy.teams(connection) if team.name == row.job.team), None)
-    if principal.is_admin:
+    teams = tenancy.teams(connection)
+    team = next((team for team in teams if team.name == row.job.team), None)
+    if team is None:  # the team was taken out of teams.yaml while its job lived
+        if not is_platform(teams, principal):
+            raise Forbidden(f"only the platform may change jobs of '{row.job.team}', a team that is no more.")
         return
-    if team is None or not may_act_for(team, principal):
+    if not may_act_for(teams, team, principal):
         raise Forbidden(f"'{principal.login}' may not change jobs of team '{row.job.team}'.")
-    own = row.job.submitted_by == principal.login
-    role = next((m.role for m in team.members if m.login == principal.login), Role.MEMBER)
-    if lead and not own and role is not Role.LEAD:
+    if lead and row.job.submitted_by != principal.login and not may_decide_for(teams, team, principal):
         raise Forbidden(f"only a lead of team '{team.name}' may change the priority of someone else's job.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,9 +17,10 @@ from gpufleet.errors import Forbidden, Invalid
 from gpufleet.formats.request import JobRequest
 from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import GpuModel
-from gpufleet.model.tenancy import Principal, Role, Team
+from gpufleet.model.tenancy import Principal, Team
 from gpufleet.model.workload import Slice, Whole
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.rights import may_act_for
 from gpufleet.store import jobs, leases, ledger, tenancy, world
 from gpufleet.store import schema as t
 
@@ -133,24 +133,13 @@ def _team(connection: Connection, request: JobRequest, principal: Principal) -> 
     team = teams.get(request.team)
     if team is None:
         raise Invalid(f"team '{request.team}' is not known; known are {', '.join(sorted(teams)) or 'none'}.")
-    if not may_act_for(team, principal) and not _is_platform(teams.values(), principal):
+    if not may_act_for(tuple(teams.values()), team, principal):
         raise Forbidden(f"'{principal.login}' is not a member of team '{team.name}' who may submit; ask its lead.")
     if request.project not in team.projects:
         raise Invalid(
             f"project '{request.project}' is not one of team '{team.name}'; it has {', '.join(team.projects)}."
         )
     return team
-
-
-def _is_platform(teams: Iterable[Team], principal: Principal) -> bool:
-    return any(m.login == principal.login and m.role is Role.PLATFORM for team in teams for m in team.members)
-
-
-def may_act_for(team: Team, principal: Principal) -> bool:
-    """Members and leads act for their team, administrators and the platform for any; finance only reads."""
-    if principal.is_admin:
-        return True
-    return any(m.login == principal.login and m.role is not Role.FINANCE for m in team.members)
 
 
 def _refuse_impossible(connection: Connection, request: JobRequest) -> None:

@@ -7,23 +7,28 @@ import secrets
 
 from sqlalchemy import delete, insert, select
 
-from gpufleet.errors import Invalid
+from gpufleet.errors import Forbidden, Invalid
+from gpufleet.model.tenancy import Principal
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.rights import may_decide_for
 from gpufleet.store import ledger, tenancy
 from gpufleet.store import schema as t
 
 
-def make_token(fleet: Fleet, team: str, who: str) -> str:
-    """A new token for the team; the ones before stop working. It is shown once."""
+def make_token(fleet: Fleet, team: str, principal: Principal) -> str:
+    """A new token for the team, made by its lead; the one before stops working. It is shown once."""
     token = f"gpf_{secrets.token_urlsafe(32)}"
     now = fleet.clock.now()
     with fleet.database.write() as connection:
-        names = [known.name for known in tenancy.teams(connection)]
-        if team not in names:
-            raise Invalid(f"team '{team}' is not known; known are {', '.join(names)}.")
+        teams = tenancy.teams(connection)
+        found = next((known for known in teams if known.name == team), None)
+        if found is None:
+            raise Invalid(f"team '{team}' is not known; known are {', '.join(known.name for known in teams)}.")
+        if not may_decide_for(teams, found, principal):
+            raise Forbidden(f"'{principal.login}' is not a lead of team '{team}'; only a lead makes its token.")
         connection.execute(delete(t.team_token).where(t.team_token.c.team == team))
         connection.execute(insert(t.team_token).values(digest=_digest(token), team=team, made_at=now))
-        ledger.audit(connection, now, who, "token", team)
+        ledger.audit(connection, now, principal.login, "token", team)
     return token
 
 

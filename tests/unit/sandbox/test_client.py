@@ -40,7 +40,8 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *said: tuple[int, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.said, self.tokens, self.silence = list(said), [], threading.Event()
+        self.said, self.silence = list(said), threading.Event()
+        self.tokens: list[str] = []
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_prices_come_from_the_file_and_what_is_left_from_the_book(tmp_path: Path
     dearer = {**WORLD["offerings"][0], "price": "13", "available": 99}
     found(world.site.book, wish(offerings=[dearer]), world.clock.now())
     stock = world.site.book.stock["spot-h100-a"]
-    assert (stock.price, stock.available) == (13, 4)
+    assert (stock.price, stock.available) == (Fraction(13), 4)
 
 
 def test_what_the_file_no_longer_names_is_sold_out(tmp_path: Path) -> None:

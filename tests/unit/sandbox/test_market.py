@@ -28,9 +28,9 @@ def buy(world: PretendedSite, count: int, token: str = "t1", offering: str = SPO
         return market.launch(world.site, offering, count, token)
 
 
-def reclaim(world: PretendedSite, node: str = NODE, **how: bool) -> Notice:
+def reclaim(world: PretendedSite, node: str = NODE, *, then_unavailable: bool = False) -> Notice:
     with turn(world.site):
-        return market.reclaim(world.site, node, **how)
+        return market.reclaim(world.site, node, then_unavailable=then_unavailable)
 
 
 def left(world: PretendedSite) -> int:

@@ -48,6 +48,9 @@ LAYOUTS = [
     (),
 ]
 
+Held = tuple[str, MigInstance | None, int, int]
+"""kind, MIG instance, thousandths, memory"""
+
 nodes = st.sampled_from(NAMES)
 gpus = st.integers(0, 1)
 instances = st.builds(MigInstance, st.integers(0, 9), st.sampled_from(PROFILES))
@@ -188,7 +191,7 @@ class AnyRequests(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_held_twice(self) -> None:
-        held = defaultdict(list)
+        held: dict[tuple[str, int], list[Held]] = defaultdict(list)
         for pod in self._living():
             place = pod.ask.place
             for gpu in place.gpus:
@@ -200,7 +203,7 @@ class AnyRequests(RuleBasedStateMachine):
         for (node, gpu), holds in held.items():
             self._check_device(node, gpu, holds)
 
-    def _check_device(self, node: str, gpu: int, holds: list[tuple[str, MigInstance | None, int, int]]) -> None:
+    def _check_device(self, node: str, gpu: int, holds: list[Held]) -> None:
         device = next(d for d in self.world.site.book.machines[node].devices if d.index == gpu)
         kinds = {kind for kind, *_ in holds}
         used = [instance for _, instance, _, _ in holds if instance]

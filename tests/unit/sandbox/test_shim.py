@@ -164,5 +164,27 @@ def test_a_log_keeps_its_newest_half(tmp_path: Path) -> None:
     assert path.stat().st_size < 4700
 
 
+def test_a_log_is_kept_small_while_the_pod_writes(start: Start) -> None:
+    runner = ShimRunner(log_cap=10_000)
+    run(runner, start, "sh", "-c", "seq 100000 120000; sleep 600")
+    eventually(lambda: start.log.exists() and start.log.stat().st_size > 10_000)
+    eventually(lambda: start.log.stat().st_size < 10_000)
+    assert start.log.read_text().endswith("\n119999\n120000\n")
+    runner.signal(start.home, signal.SIGKILL)
+    ended(runner, start)
+
+
+def test_no_zombie_stays(runner: ShimRunner, start: Start) -> None:
+    run(runner, start, "true")
+    ended(runner, start)
+    shim_pid = int((start.home / "claim-1").read_text().split()[0])
+
+    def is_gone() -> bool:
+        runner.reap()
+        return not psutil.pid_exists(shim_pid)
+
+    eventually(is_gone)
+
+
 def _number_in(path: Path) -> int | None:
     return int(path.read_text() or 0) if path.exists() else None

@@ -70,6 +70,9 @@ class PretendedRunner:
     def forget(self, home: Path) -> None:
         self.sights.pop(home, None)
 
+    def reap(self) -> None:
+        """Nothing here is a real process."""
+
     @property
     def running(self) -> set[Path]:
         return {home for home, sight in self.sights.items() if sight.stage is Stage.RUNNING}

@@ -1,0 +1,59 @@
+"""Config files: an unknown key or a wrong value names file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpufleet.errors import Invalid
+from gpufleet.settings import home_from, load_settings
+from tests.fleets import WORLD, lay_out_home
+
+WRONG = {
+    "an unknown key": ("fleet.yaml", {"colour": "red"}, "fleet.yaml: colour: is not a known key"),
+    "an unknown key further down": ("fleet.yaml", {"buying": {"by_after": "1s"}}, "fleet.yaml: buying.by_after: is not a known key"),
+    "a duration nobody writes": ("fleet.yaml", {"buying": {"buy_after": "soon"}}, "fleet.yaml: buying.buy_after: 'soon' is not a duration"),
+    "a fleet without a name": ("fleet.yaml", {"fleet": ""}, "fleet.yaml: fleet:"),
+    "a world of no kind": ("fleet.yaml", {"clusters": [{"name": "x", "kind": "moon"}]}, "fleet.yaml: clusters.0.kind:"),
+    "a team in no queue": (
+        "teams.yaml", {"teams": [{"name": "a", "queue": "nosuch", "projects": ["p"]}]}, "team 'a' names queue 'nosuch'",
+    ),
+    "a team in a parent": (
+        "teams.yaml",
+        {"queues": [{"name": "top"}, {"name": "leaf", "parent": "top"}], "teams": [{"name": "a", "queue": "top", "projects": ["p"]}]},
+        "which is a parent; only leaf queues take jobs",
+    ),
+    "the root by name": ("teams.yaml", {"queues": [{"name": "root"}], "teams": []}, "queue 'root' is there by itself"),
+    "a parent that is not there": (
+        "teams.yaml", {"queues": [{"name": "a", "parent": "nosuch"}], "teams": []}, "queue 'a' names parent 'nosuch'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "change", "sentence"), WRONG.values(), ids=WRONG)
+def test_wrong_settings(tmp_path: Path, file: str, change: dict[str, object], sentence: str) -> None:
+    lay_out_home(tmp_path, WORLD)
+    path = tmp_path / file
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
+    with pytest.raises(Invalid) as refused:
+        load_settings(tmp_path, {})
+    assert sentence in str(refused.value)
+
+
+def test_the_demo_config_loads(tmp_path: Path) -> None:
+    lay_out_home(tmp_path, WORLD)
+    settings = load_settings(tmp_path, {})
+    assert [team.name for team in settings.teams] == ["vision", "language", "platform"]
+    assert settings.database_url == f"sqlite:///{tmp_path}/gpufleet.db"
+
+
+def test_no_home_says_what_to_set() -> None:
+    with pytest.raises(Invalid, match="set GPUFLEET_HOME"):
+        home_from({})
+
+
+def test_a_folder_that_is_no_fleet(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"has no fleet\.yaml"):
+        home_from({"GPUFLEET_HOME": str(tmp_path)})

@@ -43,11 +43,13 @@ up: setup ## The embedded fleet without the story
 	@$(BIN)/python -m tools.demo up
 
 test: setup-dev ## Every test that needs only Python and the registries, and one whole demo
-	@$(PYTEST) tests -m "not airflow and not demo and not long"
+	@$(PYTEST) tests -m "not airflow and not browser and not demo and not long"
 	@$(PYTEST) tests -m demo
 
-ci: test ## What .ci/run calls: test first, then the tests with a running Airflow
-	@$(MAKE) --no-print-directory check
+ci: test ## What .ci/run calls: test first, then lint, types, layers, a real browser, a running Airflow
+	@$(MAKE) --no-print-directory lint types layers
+	@tools/chromium.sh
+	@$(PYTEST) tests -m browser
 	@$(PYTEST) tests -m airflow
 
 check: setup-dev lint types layers fast ## Lint, types, layers, fast tests
@@ -63,7 +65,7 @@ layers:
 	@$(BIN)/lint-imports
 
 fast:
-	@$(PYTEST) tests/unit tests/scenarios tests/architecture -x
+	@$(PYTEST) tests/unit tests/scenarios tests/architecture -x -m "not browser and not airflow"
 
 bench: setup ## Benchmarks (they arrive with the simulator)
 	@echo "no benchmarks yet: the simulator is not built"; exit 1

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from tests.fleets import Played, played
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("GPUFLEET_", "AIRFLOW"))}

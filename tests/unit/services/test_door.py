@@ -6,11 +6,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import uvicorn
 from fastapi import HTTPException
+from tests.fleets import SLEEP, Played, played
+from tests.sandboxes import eventually
 
 from gpufleet.errors import Forbidden, Invalid
 from gpufleet.model.tenancy import Principal
@@ -18,8 +19,6 @@ from gpufleet.portal.app import create_app
 from gpufleet.services.submit_job import Origin
 from gpufleet.services.team_tokens import make_token
 from gpufleet_airflow.door import Door, PortalDoor, ServiceDoor
-from tests.fleets import SLEEP, Played, played
-from tests.sandboxes import eventually
 
 ASK = {"team": "vision", "project": "digits", "command": SLEEP, "gpus": 1}
 

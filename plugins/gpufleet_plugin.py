@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
-from gpufleet_airflow.links import JobLink, LogsLink
+from gpufleet_airflow.links import TASK_VIEW, JobLink, LogsLink
 from gpufleet_airflow.listener import CancelOnMark
 
 log = logging.getLogger(__name__)
@@ -19,20 +19,9 @@ class GpufleetPlugin(AirflowPlugin):
     listeners: ClassVar = [CancelOnMark()]
     operator_extra_links: ClassVar = [JobLink(), LogsLink()]
     external_views: ClassVar = [
-        {
-            "name": "GPU fleet",
-            "href": "gpufleet/",
-            "destination": "nav",
-            "nav_top_level": True,
-            "url_route": "gpufleet",
-        },
-        {
-            "name": "GPU job",
-            "href": "gpufleet/task?dag={DAG_ID}&run={RUN_ID}&task={TASK_ID}&map_index={MAP_INDEX}",
-            "destination": "task_instance",
-            "url_route": "gpufleet-task",
-        },
-    ]
+        {"name": "GPU fleet", "href": "gpufleet/", "destination": "nav", "nav_top_level": True, "url_route": "gpufleet"},
+        {"name": "GPU job", "href": TASK_VIEW, "destination": "task_instance", "url_route": "gpufleet-task"},
+    ]  # fmt: skip
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=PROJECT / ".demo" / "demo")
     parser.add_argument("--job", help="also picture this job's page")
+    parser.add_argument("--told", type=Path, help="also picture what `make demo` told, kept with --html")
     parser.add_argument("--out", type=Path, default=PROJECT / "docs" / "pictures")
     given = parser.parse_args()
     portal = (given.home / "portal.url").read_text().strip()
@@ -42,6 +43,10 @@ def main() -> None:
             page.locator("dl.facts").wait_for(timeout=30_000)
             page.wait_for_timeout(500)
             page.screenshot(path=given.out / "job.png")
+        if given.told:
+            page.set_viewport_size({"width": 1100, "height": 600})
+            page.goto(given.told.resolve().as_uri())
+            page.screenshot(path=given.out / "demo.png", full_page=True)
         browser.close()
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperatorLink
 
+TASK_VIEW = "gpufleet/task?dag={DAG_ID}&run={RUN_ID}&task={TASK_ID}&map_index={MAP_INDEX}"
+"""The tab on a task's page; Airflow fills the placeholders in, but for MAP_INDEX of an unmapped task."""
+
 
 def _portal_path(operator: Any, page: str) -> str:
     """Relative to Airflow's base; the operator learnt its job's id when it submitted."""

@@ -118,6 +118,19 @@ def test_the_task_process_dies_before_it_defers_and_the_job_is_adopted(living: L
     ended_well_once(living, "task-dies", run)
 
 
+def test_without_a_controller_everything_works_within_the_minute(living: Living) -> None:
+    supervisor = living.embedded.supervisor
+    controller = supervisor.children.pop("controller")
+    controller.stop()
+    try:
+        run = living.trigger(name="alone", command="python -c 'import time; time.sleep(5)'")
+        living.until("alone", "starting", "running", within=20)
+        living.until("alone", "succeeded", within=90)
+        eventually(lambda: run_state(living, run) == "success", within=30)
+    finally:
+        supervisor.add(controller)
+
+
 # ------------------------------------------------------------------ bad input, strangers
 
 

@@ -20,6 +20,7 @@ def main() -> int:
         "--exit", action="store_true", help="end by itself after the story; status 0 only if every step held"
     )
     parser.add_argument("--home", type=Path, help="the fleet's folder; default: .demo/up or .demo/demo in the project")
+    parser.add_argument("--html", type=Path, help="also keep what was told as a page")
     given = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,6 +61,8 @@ def _run(given: argparse.Namespace, embedded: Embedded, tell: Teller, stop: thre
             tell.broke(str(e))
             status = 1
     _addresses(embedded, tell)
+    if given.html:
+        tell.keep(given.html)
     if given.exit:
         return status
     tell.say("Ctrl-C stops everything")

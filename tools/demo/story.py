@@ -6,6 +6,7 @@ import json
 import statistics
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ import httpx
 from gpufleet.bootstrap import fleet_from
 from gpufleet.sandbox.client import Connection
 from gpufleet.services.views import fleet_view, job_view, jobs_view
+from gpufleet.store.ledger import usage_until
 from tools.demo.airflow_api import AirflowApi
 from tools.demo.supervisor import PYTHON, wait_until
 from tools.demo.telling import Teller
@@ -254,6 +256,19 @@ def finish(story: Story, reference: subprocess.Popen[str]) -> None:
     tell.held("equal to the last bit")
 
 
+def _hours(story: Story, name: str) -> list[tuple[int, float]]:
+    """(attempt, GPU-hours) by the ledger: from each allocated to its released."""
+    job = str(story.job(name)["job"])
+    with story.fleet.database.read() as connection:
+        rows = [r for r in usage_until(connection, datetime.max.replace(tzinfo=UTC)) if r.job == job]
+    began = {(r.attempt, r.node, r.gpu): r.at for r in rows if r.event == "allocated"}
+    spent: dict[int, float] = defaultdict(float)
+    for row in rows:
+        if row.event == "released":
+            spent[row.attempt] += (row.at - began[row.attempt, row.node, row.gpu]).total_seconds() / 3600
+    return sorted(spent.items())
+
+
 def _digest(text: str) -> str:
     return next((line.split("=", 1)[1].strip() for line in text.splitlines() if line.startswith("weights sha256=")), "")
 
@@ -276,6 +291,9 @@ def bill(story: Story) -> None:
     )
     answer = story.admin.xcom("chargeback_nightly", run, "publish")
     tell.statement(answer)
+    tell.say(
+        "train-digits: " + ", ".join(f"attempt {n} {hours:.2f} GPU-hours" for n, hours in _hours(story, "train-digits"))
+    )
     if answer["state"] != "provisional" or not Path(answer["csv"]).is_file():
         raise StoryBroke("the day was not published with its CSV")
     tell.held("every line and the total add up to the cost of the fleet")

@@ -5,19 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.terminal_theme import SVG_EXPORT_THEME
 
 
 class Teller:
     """Prints acts, what happened, what held, and the numbers at the end."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = Console(highlight=False, soft_wrap=True, record=True)
         self._began = time.monotonic()
+
+    def keep(self, path: Path) -> None:
+        """Everything that was told, as a page with its colours."""
+        self.console.save_html(str(path), theme=SVG_EXPORT_THEME, clear=False)
 
     def _stamp(self) -> str:
         return f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]"

@@ -43,7 +43,7 @@ class Told:
         return key in self._raw
 
     def wrong(self, key: str, what: str) -> Invalid:
-        return Invalid(f"{self._where}: {key} {what}")
+        return Invalid(f"{self._where}: {key}: {what}")
 
     def only(self, known: frozenset[str]) -> None:
         """No other keys; raises Invalid that names the first other one."""
@@ -53,7 +53,7 @@ class Told:
 
     def text(self, key: str, *, may_be_empty: bool = False) -> str:
         value = self._value(key)
-        if isinstance(value, str) and (value or may_be_empty):
+        if isinstance(value, str) and (value or may_be_empty) and (value.isascii() or _is_unicode(value)):
             return value
         raise self.wrong(key, "must be text.")
 
@@ -97,12 +97,18 @@ class Told:
         return self._raw[key]
 
 
+def _is_unicode(text: str) -> bool:
+    """JSON can spell half a character, which no file and no terminal can show."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 # ---------------------------------------------------------------- one reader for each kind of event
 
 
 def _allocated(told: Told) -> Allocated:
-    if ("profile" in told) != ("start" in told):
-        raise told.wrong(*(("start", "is missing") if "profile" in told else ("profile", "is missing")))
+    for key, other in (("profile", "start"), ("start", "profile")):
+        if key in told and other not in told:
+            raise told.wrong(key, f"needs the key '{other}' beside it.")
     if "profile" in told and "fraction" in told:
         raise told.wrong("fraction", "and profile exclude each other: a share or a MIG slice.")
     return Allocated(

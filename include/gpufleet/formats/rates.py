@@ -31,6 +31,9 @@ from gpufleet.formats.events import DECIMAL, instant
 
 T = TypeVar("T")
 
+WHOLE: Final = re.compile(r"0|[1-9]\d{0,39}", re.ASCII)
+"""Without the other ways YAML has to write a whole number, such as 010 for eight."""
+
 DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 YEARS: Final = range(1970, 9000)
 NANO_DIGITS: Final = 9
@@ -90,13 +93,13 @@ def day(text: str) -> date:
 def amount(cell: Cell) -> Fraction:
     """An exact amount, text or a whole number, never below 0: a YAML float may have lost digits before we see it."""
     text = str(cell.raw)
-    if cell.tag in ("str", "int") and DECIMAL.fullmatch(text):
+    plain = {"str": DECIMAL, "int": WHOLE}.get(cell.tag)
+    if plain and plain.fullmatch(text):
         return Fraction(text)
-    if cell.tag in ("int", "float", "str") and text.startswith("-"):
+    if cell.tag in ("str", "int", "float") and text.startswith("-"):
         raise cell.wrong(f"must be at least 0, not {text}.")
-    raise cell.wrong(
-        f"'{text if cell.tag not in ('map', 'list') else cell.tag}' is not an amount; write it as \"2.50\"."
-    )
+    shown = f"a {cell.tag}" if cell.tag in ("map", "list") else f"'{text}'"
+    raise cell.wrong(f'{shown} is not an amount; write it in quotes, as "2.50".')
 
 
 # ---------------------------------------------------------------- values

@@ -44,7 +44,7 @@ class Card:
 
 def with_whole(card: Card, job: str | None) -> Card:
     """The card given whole to `job`, or given back; instances in the way are destroyed."""
-    return replace(card, whole=job, free=() if job is not None else card.free)
+    return Card(job, card.used, () if job is not None else card.free, card.shares, card.held, card.taken)
 
 
 def with_slice(card: Card, table: Geometry, instance: MigInstance, job: str) -> Card:

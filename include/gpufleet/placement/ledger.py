@@ -45,11 +45,14 @@ class NodeBook:
     def refresh(self) -> None:
         """Forget what was derived; called after every change."""
         self.memo.clear()
-        self.cut = any(card.free for card in self.cards)
-        self.free = tuple(i for i, card in enumerate(self.cards) if self.usable[i] and self._is_whole(i, card))
-
-    def _is_whole(self, index: int, card: Card) -> bool:
-        return card.is_untouched and (not card.free or self.may_remake(index))
+        self.cut = False
+        free = []
+        for index, card in enumerate(self.cards):
+            if card.free:
+                self.cut = True
+            if self.usable[index] and card.is_untouched and (not card.free or self.may_remake(index)):
+                free.append(index)
+        self.free = tuple(free)
 
     def may_remake(self, index: int) -> bool:
         """Whether instances of that card may be created or destroyed now (formats.md section 1, `mig`)."""

@@ -34,6 +34,7 @@ class Tree:
         self.chains = {name: self._chain(name) for name in self.queues}
         self.limits: dict[str, Amounts] = {n: _grains(q.limit) for n, q in self.queues.items()}
         self._deserved: dict[str, Amounts] = {}
+        self._below: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def _chain(self, name: str) -> tuple[str, ...]:
         chain: list[str] = []
@@ -51,9 +52,11 @@ class Tree:
 
     def below_common(self, one: str, other: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Both chains up to, without, their lowest common ancestor: there the two are siblings."""
-        a, b = self.chain(one), self.chain(other)
-        common = set(a) & set(b)
-        return tuple(q for q in a if q not in common), tuple(q for q in b if q not in common)
+        if (one, other) not in self._below:
+            a, b = self.chain(one), self.chain(other)
+            common = set(a) & set(b)
+            self._below[one, other] = tuple(q for q in a if q not in common), tuple(q for q in b if q not in common)
+        return self._below[one, other]
 
     def deserved(self, name: str) -> Amounts:
         """What the queue deserves; a parent without own keys deserves what its children do together."""
@@ -78,10 +81,15 @@ def _grains(amounts: Iterable[tuple[str, GpuAmount]]) -> dict[str, int]:
     return {key: amount.grains for key, amount in amounts}
 
 
-def is_within(amounts: Amounts, used: Mapping[str, int], model: str) -> bool:
-    """Whether the use of `model` is inside these amounts: its own key and `*` both hold; no key guarantees nothing."""
-    if model not in amounts and ANY_MODEL not in amounts:
-        return used.get(model, 0) <= 0
-    if used.get(model, 0) > amounts.get(model, used.get(model, 0)):
+def is_within(amounts: Amounts, used: Mapping[str, int], model: str, more: int = 0) -> bool:
+    """Whether the use of `model`, with so much more, is inside these amounts.
+
+    Its own key and `*` both hold; no key guarantees nothing.
+    """
+    mine = used.get(model, 0) + more
+    bound, together = amounts.get(model), amounts.get(ANY_MODEL)
+    if bound is None and together is None:
+        return mine <= 0
+    if bound is not None and mine > bound:
         return False
-    return sum(used.values()) <= amounts.get(ANY_MODEL, sum(used.values()))
+    return together is None or sum(used.values()) + more <= together

@@ -15,6 +15,8 @@ MILLI_GRAIN = GRAIN // 1000
 
 def cost(place: PodPlace, model: GpuModel) -> GpuAmount:
     """What a pod's place costs a quota: whole GPUs, slices by memory slices, shares by thousandths."""
+    if not place.slices and not place.shares:
+        return GpuAmount(len(place.gpus) * GRAIN)
     slices = total(model.slice_amount(p) for s in place.slices if (p := model.profile(s.instance.profile)))
     shares = sum(s.milli for s in place.shares) * MILLI_GRAIN
     return GpuAmount(len(place.gpus) * GRAIN + slices.grains + shares)
@@ -70,15 +72,8 @@ class Usage:
 
     def fits_guarantee(self, queue: str, model: str, grains: int) -> bool:
         """Whether work that may not be preempted stays inside what the queue deserves with so much more."""
-        fixed = dict(self.fixed(queue))
-        fixed[model] = fixed.get(model, 0) + grains
-        return is_within(self.tree.deserved(queue), fixed, model)
+        return is_within(self.tree.deserved(queue), self.fixed(queue), model, grains)
 
     def within(self, queues: Iterable[str], model: str, grains: int = 0) -> bool:
         """Whether all these queues, with so much more, stay within what they deserve."""
-        for name in queues:
-            used = dict(self.of(name))
-            used[model] = used.get(model, 0) + grains
-            if not is_within(self.tree.deserved(name), used, model):
-                return False
-        return True
+        return all(is_within(self.tree.deserved(name), self.of(name), model, grains) for name in queues)

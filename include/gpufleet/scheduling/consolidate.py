@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import combinations
 
 from gpufleet.model.plan import Move
@@ -17,9 +16,10 @@ from gpufleet.model.workload import Demand, Kind, PodSet, Share, Slice, Topology
 from gpufleet.placement import Gang, place_gang
 from gpufleet.placement.ledger import NodeBook
 from gpufleet.scheduling.ever import whole_gpus
+from gpufleet.scheduling.lost import MICROSECOND, gpu_hours, lost_work
 from gpufleet.scheduling.regions import Freeable, freed_by, regions
 from gpufleet.scheduling.session import Session
-from gpufleet.scheduling.victims import ENOUGH, is_protected, lost_work
+from gpufleet.scheduling.victims import ENOUGH, is_protected
 from gpufleet.units import GRAIN
 
 EXACT = 12
@@ -34,7 +34,7 @@ class Mover:
 
     job: str
     places: tuple[PodPlace, ...]
-    lost: Fraction
+    lost: int
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -45,7 +45,7 @@ class Mover:
 class Outcome:
     """A trial that worked."""
 
-    lost: Fraction
+    lost: int
     worth: tuple[object, ...]
     movers: tuple[Mover, ...]
     nodes: dict[str, list[str]]
@@ -113,7 +113,7 @@ def _may_move(session: Session, job: str) -> bool:
     bound = run.job.topology.required is not None and len(run.places) > 1
     if not run.job.preemptible or run.job.kind is Kind.INFERENCE or moved or not whole or bound:
         return False
-    return session.since_save(run) <= session.policy.fresh_checkpoint.total_seconds() and not is_protected(session, run)
+    return session.since_save(run) <= session.policy.fresh_checkpoint and not is_protected(session, run)
 
 
 def _movable(session: Session) -> dict[str, list[Freeable]]:
@@ -142,7 +142,7 @@ def _cheapest(session: Session, pending: Pending, nodes: dict[str, list[str]]) -
     movers, gain = _movers(session, nodes), _gain(session, pending)
     best: Outcome | None = None
     for chosen in _choices(session, pending, movers, nodes):
-        lost = sum((m.lost for m in chosen), Fraction(0))
+        lost = sum(m.lost for m in chosen)
         worth = (lost, len(chosen), tuple(m.order for m in chosen))
         if best and best.worth <= worth:
             continue
@@ -158,11 +158,11 @@ def _frees_enough(session: Session, pending: Pending, movers: Sequence[Mover], n
     return free + sum(freed_by(session, p) for m in movers for p in m.places) >= need
 
 
-def _gain(session: Session, pending: Pending) -> Fraction:
-    """What starting the job is worth in GPU-hours lost by others."""
+def _gain(session: Session, pending: Pending) -> int:
+    """What starting the job is worth in lost work of others."""
     job = pending.job
     grains = max((session.grains(job, m, job.least_pods) for m in session.eligible(pending)), default=0)
-    return Fraction(session.policy.move_gain.total_seconds()) * grains / (GRAIN * 3600)
+    return session.policy.move_gain // MICROSECOND * grains
 
 
 def _choices(
@@ -266,6 +266,6 @@ def _carry_out(session: Session, pending: Pending, outcome: Outcome) -> None:
         news = moved[mover.job]
         session.note_moved(mover.job, news)
         sources = tuple(p.node for p in mover.places)
-        session.moves.append(Move(mover.job, pending.job.id, news, sources, mover.lost))
+        session.moves.append(Move(mover.job, pending.job.id, news, sources, gpu_hours(mover.lost)))
     session.freed += 1
     session.commit(pending, places)

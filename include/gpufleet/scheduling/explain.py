@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from fractions import Fraction
+from datetime import datetime, timedelta
 
 from gpufleet.errors import NotFound
 from gpufleet.model.plan import Plan, Reason
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, Snapshot
 from gpufleet.placement.demand import capacity
+from gpufleet.scheduling.lost import lost_work
 from gpufleet.scheduling.planner import consider, finish
 from gpufleet.scheduling.session import Session
-from gpufleet.scheduling.victims import lost_work
 from gpufleet.units import GpuAmount
 
 
@@ -99,7 +98,7 @@ def _pods(session: Session, pending: Pending, names: list[str]) -> int:
 
 def _cheapest_wait(session: Session, pending: Pending) -> str:
     """The running job with the least unsaved work whose end alone would place this one."""
-    best: tuple[tuple[Fraction, str], str] | None = None
+    best: tuple[tuple[int, str], str] | None = None
     for name, run in session.running.items():
         if not session.held[name]:
             continue
@@ -109,7 +108,7 @@ def _cheapest_wait(session: Session, pending: Pending) -> str:
         session.rollback(mark)
         lost = lost_work(session, run, session.held[name])
         if fits and (best is None or (lost, name) < best[0]):
-            minutes = int(session.since_save(run) // 60)
+            minutes = session.since_save(run) // timedelta(minutes=1)
             gpus = GpuAmount(session.cost(session.held[name]))
             best = (lost, name), f"the end of {name} ({gpus} GPUs, {minutes} min since its checkpoint) would place it"
     return best[1] if best else ""

@@ -56,16 +56,22 @@ class Line:
         return key(self._session, self._next(name)), name
 
     def _next(self, name: str) -> Pending:
-        """The head; or, while the head cannot start, the first behind it that can or that stands better."""
+        """The head; or, while a young head cannot start, the first behind it that can or that stands better."""
         waiting = self._waiting[name]
         band = key(self._session, waiting[0])[0]
-        if band <= self._floor.get(name, WITHIN_DESERVED):
+        if band <= self._floor.get(name, WITHIN_DESERVED) or self._has_aged(waiting[0]):
             return waiting[0]
         better = [p for p in waiting[1:] if key(self._session, p)[0] < band]
         if not better:
             self._floor[name] = band
             return waiting[0]
-        return next(p for p in waiting if p is better[0] or self._session.can_start(p))
+        return next(p for p in waiting if p is better[0] or self._has_aged(p) or self._session.can_start(p))
+
+    def _has_aged(self, pending: Pending) -> bool:
+        """It has waited so long that it may reserve its place: nobody goes past it."""
+        session = self._session
+        aged = session.now - pending.job.submitted_at >= session.policy.ageing_bound
+        return aged and bool(session.possible(pending))
 
 
 def in_queue(pending: Pending) -> tuple[int, float, str]:

@@ -18,7 +18,7 @@ def preempt(session: Session, pending: Pending) -> bool:
     def lower(run: Running) -> bool:
         return run.job.queue == job.queue and run.job.priority < job.priority
 
-    if not any(lower(run) and session.held[run.job.id] for run in session.running.values()):
+    if not any(lower(run) for run in session.running.values()):
         return False
     if stop_and_start(session, pending, lower, "preempt"):
         return True

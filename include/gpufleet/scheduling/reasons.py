@@ -14,7 +14,8 @@ from gpufleet.model.workload import Job, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, Ledger, place_gang
 from gpufleet.quota.tree import Bound
 from gpufleet.scheduling.ever import EmptyFleet, whole_gpus
-from gpufleet.scheduling.session import Session, Shape
+from gpufleet.scheduling.requests import Shape
+from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN, GpuAmount
 
 

@@ -23,7 +23,7 @@ def may_take(session: Session, pending: Pending, run: Running) -> bool:
     job, wanted = pending.job, session.eligible(pending)
     if run.job.queue == job.queue:
         return False
-    model = session.model_of(run)
+    model = session.model_of(run.job.id)
     return model in wanted and session.rights.may_reclaim(
         job.queue, run.job.queue, model, session.grains(job, model, job.least_pods)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import islice
 
 from gpufleet.model.snapshot import Pending, PodPlace
@@ -23,7 +22,7 @@ Tie = tuple[int, float, str]
 class Freeable:
     """Something that could leave a node, or move away: what is lost by it, and how many grains come free there."""
 
-    lost: Fraction
+    lost: int
     tie: Tie
     grains: int
 
@@ -32,7 +31,7 @@ class Freeable:
 class Price:
     """A lower bound of what making room somewhere costs."""
 
-    lost: Fraction
+    lost: int
     count: int
     ties: tuple[Tie, ...]
 
@@ -94,4 +93,4 @@ def _estimate(
         missing -= item.grains
     if missing > 0:
         return None
-    return Price(sum((i.lost for i in chosen), Fraction(0)), len(chosen), tuple(i.tie for i in chosen))
+    return Price(sum(i.lost for i in chosen), len(chosen), tuple(i.tie for i in chosen))

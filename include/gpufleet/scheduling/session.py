@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 
-from gpufleet.model.hardware import GpuModel
-from gpufleet.model.plan import Eviction, Move, Placement, Reason
+from gpufleet.model.plan import Eviction, Move, Placement
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
 from gpufleet.model.workload import Job
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
-from gpufleet.placement.demand import smallest_cost
-from gpufleet.placement.filters import eligible, filter_key
-from gpufleet.placement.topology import natural
 from gpufleet.quota import Tree, cost, fair_shares
-from gpufleet.quota.report import capacity, used
+from gpufleet.quota.report import used
 from gpufleet.quota.rules import Rights
+from gpufleet.scheduling.requests import Requests
 from gpufleet.scheduling.reservation import Reservation
 
 Nodes = Mapping[str, Sequence[str]]
 """Node names by GPU model."""
-
-
-class Shape:
-    """A kind of request, compared by identity; what is known about it is remembered with it."""
-
-    __slots__ = ("eligible", "key")
-
-    def __init__(self, key: tuple[object, ...]) -> None:
-        self.key = key
-        self.eligible: dict[frozenset[Reason], dict[str, list[str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +33,12 @@ class Mark:
     steps: int
 
 
-class Session:
+class Session(Requests):
     """What one pass knows and has decided."""
 
     def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> None:
-        self.snapshot, self.policy, self.now = snapshot, policy, now
-        self.nodes = {n.name: n for n in sorted(snapshot.nodes, key=lambda n: natural(n.name))}
-        self.running = {r.job.id: r for r in sorted(snapshot.running, key=lambda r: r.job.id) if not r.leaving}
+        super().__init__(snapshot)
+        self.policy, self.now = policy, now
         self.ledger = Ledger(self.nodes.values(), sorted(snapshot.running, key=lambda r: r.job.id))
         self.topology = Topology(snapshot.levels, self.nodes.values())
         self.tree = Tree(snapshot.queues)
@@ -71,10 +58,8 @@ class Session:
         self.freed = 0
         """Counts what gave places back: what failed before may fit now."""
         self._steps: list[tuple[str, tuple[PodPlace, ...], int]] = []
-        self._shapes: dict[str, tuple[Pending, Shape]] = {}
-        self._same_shapes: dict[tuple[object, ...], Shape] = {}
-        self._eligible: dict[tuple[object, ...], dict[str, list[str]]] = {}
-        self._grains: dict[tuple[int, str, int], tuple[Job, int]] = {}
+        self.units: dict[str, tuple[tuple[PodPlace, ...], list[Any]]] = {}
+        """What `victims` remembers about running jobs, by the places it was worked out for."""
         self.hopeless: set[tuple[object, ...]] = set()
         """(action, freed, shape, ...) that failed: equal requests are not tried again."""
 
@@ -92,60 +77,13 @@ class Session:
             self.held[job] = places
             del self.departing[departed:]
 
-    # ------------------------------------------------------------ facts about requests
-
-    def shape(self, pending: Pending) -> Shape:
-        """Everything about a request that decides where it fits, without whose it is; one object for equal ones."""
-        found = self._shapes.get(pending.job.id)
-        if found is None or found[0] is not pending:
-            key = _shape(pending)
-            found = self._shapes[pending.job.id] = (pending, self._same_shapes.setdefault(key, Shape(key)))
-        return found[1]
-
-    def eligible(self, pending: Pending, ignore: frozenset[Reason] = frozenset()) -> dict[str, list[str]]:
-        """Nodes that may serve the job, by model."""
-        shape = self.shape(pending)
-        if ignore not in shape.eligible:
-            key = (filter_key(pending.job), pending.not_on, ignore)
-            if key not in self._eligible:
-                self._eligible[key] = eligible(pending.job, self.nodes.values(), pending.not_on, ignore)
-            shape.eligible[ignore] = self._eligible[key]
-        return shape.eligible[ignore]
-
-    def grains(self, job: Job, model: str, pods: int) -> int:
-        """What so many pods (by rank) cost a quota at least on a model."""
-        key = (id(job), model, pods)
-        if key not in self._grains:
-            self._grains[key] = job, self._count_grains(job, model, pods)  # keeping the job keeps its id its own
-        return self._grains[key][1]
-
-    def _count_grains(self, job: Job, model: str, pods: int) -> int:
-        found, left = 0, pods
-        for pod_set in job.pod_sets:
-            count = min(left, pod_set.count)
-            found += count * (smallest_cost(self.gpu_models[model], pod_set.demand) or 0)
-            left -= count
-        return found
-
-    @cached_property
-    def gpu_models(self) -> dict[str, GpuModel]:
-        return {n.model.name: n.model for n in self.nodes.values()}
+    # ------------------------------------------------------------ rules
 
     @cached_property
     def rights(self) -> Rights:
         """The rules of reclaim, with fair shares as of the start of the pass."""
         shares = fair_shares(self.tree, self._wanted(), self.capacity)
         return Rights(self.tree, self.usage, self.standing, shares)
-
-    def possible(self, pending: Pending) -> list[str]:
-        """Models of which the fleet has enough for the job's smallest form at all."""
-        job = pending.job
-        return [m for m in self.eligible(pending) if self.grains(job, m, job.least_pods) <= self.capacity[m]]
-
-    @cached_property
-    def capacity(self) -> dict[str, int]:
-        """Grains by model."""
-        return capacity(self.snapshot)
 
     def _wanted(self) -> dict[str, dict[str, int]]:
         """What every leaf uses and waits for. A request larger than all there is hides nobody else's."""
@@ -195,19 +133,19 @@ class Session:
         return found is not None
 
     def _start_exactly(self, pending: Pending, pods: int, nodes: Nodes) -> tuple[PodPlace, ...] | None:
+        """So many pods, on the first model that has room and for which the quota allows what they really cost there."""
         job = pending.job
         allowed = {m: n for m, n in nodes.items() if self.quota_allows(job, m, self.grains(job, m, pods))}
         mark = self.mark()
-        places = place_gang(self.ledger, self.topology, Gang(job, pods, allowed)) if allowed else None
-        if places is None:
-            return None
-        model = self.nodes[places[0].node].model.name
-        grains = self.cost(places)
-        if not self.quota_allows(job, model, grains):
-            self.rollback(mark)
-            return None
-        self.usage.add(job.queue, model, grains, preemptible=job.preemptible)
-        return places
+        while allowed and (places := place_gang(self.ledger, self.topology, Gang(job, pods, allowed))):
+            model = self.nodes[places[0].node].model.name
+            grains = self.cost(places)
+            if self.quota_allows(job, model, grains):
+                self.usage.add(job.queue, model, grains, preemptible=job.preemptible)
+                return places
+            self.rollback(mark)  # a larger slice than the smallest that would do
+            del allowed[model]
+        return None
 
     def quota_allows(self, job: Job, model: str, grains: int) -> bool:
         if self.usage.over_limit(job.queue, model, grains):
@@ -265,18 +203,9 @@ class Session:
         waits = {name for name, old in self.departing if any(overlap(self.ledger, old, new) for new in found.pods)}
         return Placement(job, found.pods, tuple(sorted({*found.after, *waits})))
 
-    def model_of(self, run: Running) -> str:
-        """The GPU model a running job stands on (models are never mixed in one gang); empty when its nodes are gone."""
-        return next((self.nodes[p.node].model.name for p in self.held[run.job.id] if p.node in self.nodes), "")
-
-    def since_save(self, run: Running) -> float:
-        """Seconds of work that would be lost now."""
-        return max(0.0, (self.now - (run.last_checkpoint_at or run.started_at)).total_seconds())
-
-
-def _shape(pending: Pending) -> tuple[object, ...]:
-    job = pending.job
-    return job.pod_sets, job.least_pods, job.models, job.needs, job.capacity, job.topology, job.kind, pending.not_on
+    def since_save(self, run: Running) -> timedelta:
+        """The work of how long would be lost now."""
+        return max(timedelta(0), self.now - (run.last_checkpoint_at or run.started_at))
 
 
 def overlap(ledger: Ledger, old: PodPlace, new: PodPlace) -> bool:

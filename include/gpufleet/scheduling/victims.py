@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from gpufleet.model.plan import Eviction
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind
+from gpufleet.scheduling.lost import gpu_hours, lost_work
 from gpufleet.scheduling.regions import Freeable, Tie, freed_by, regions
 from gpufleet.scheduling.session import Session
+from gpufleet.units import GRAIN
 
 FEW = 64
 """Up to so many units a second order is tried as well, and the search for enough of them begins there."""
@@ -23,22 +24,18 @@ ENOUGH = 3
 """Regions that work before the search ends: they come cheapest estimate first."""
 
 Allowed = Callable[[Running], bool]
-"""Whether this running job may be made to give work back, as things stand in the trial."""
+"""Whether a running job may be made to give work back as things stand, by its queue, GPU model and priority."""
 
 
-@dataclass(frozen=True, slots=True)
 class Unit:
     """What leaves together: a surplus pod of an elastic job (`rank`), or all that is left of a job (None)."""
 
-    job: str
-    rank: int | None
-    lost: Fraction
-    tie: Tie
+    __slots__ = ("job", "lost", "order", "rank", "tie")
 
-    @property
-    def order(self) -> tuple[object, ...]:
+    def __init__(self, job: str, rank: int | None, lost: int, tie: Tie) -> None:
+        self.job, self.rank, self.lost, self.tie = job, rank, lost, tie
+        self.order = (rank is None, lost, tie, -(rank or 0))
         """Surplus first; then lost work; equal lost work: lower priority, later start, name; the last pods first."""
-        return self.rank is None, self.lost, self.tie, -(self.rank or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Taken:
 class Trial:
     """What one region costs."""
 
-    lost: Fraction
+    lost: int
     worth: tuple[object, ...]
     units: tuple[Unit, ...]
     nodes: dict[str, list[str]]
@@ -61,7 +58,7 @@ class Trial:
 
 def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: str) -> bool:
     """Stop the cheapest allowed victims that let the job start, and start it; False (nothing changed) if none do."""
-    units = _units(session, [r for r in session.running.values() if _may_stop(session, pending, r) and allowed(r)])
+    units = _units(session, _candidates(session, pending, allowed))
     if not units:
         return False
     near = Near(session, units)
@@ -108,11 +105,24 @@ class Near:
         return [self._units[n] for n in sorted(numbers)]
 
 
+def _candidates(session: Session, pending: Pending, allowed: Allowed) -> list[Running]:
+    """Whom to think of at all; the rule looks at queue, model and priority only, so equals are judged once."""
+    known: dict[tuple[str, str, int], bool] = {}
+    found = []
+    for name, run in session.running.items():
+        kind = (run.job.queue, session.model_of(name), run.job.priority)
+        if kind not in known:
+            known[kind] = allowed(run)
+        if known[kind] and _may_stop(session, pending, run):
+            found.append(run)
+    return found
+
+
 def _may_stop(session: Session, pending: Pending, run: Running) -> bool:
     """Preemptible, past its queue's min_runtime, and never a service for the sake of training."""
     if not run.job.preemptible or not session.held[run.job.id] or is_protected(session, run):
         return False
-    if any(move.job == run.job.id for move in session.moves):
+    if session.moves and any(move.job == run.job.id for move in session.moves):
         return False  # it has just been asked to move
     return run.job.kind is not Kind.INFERENCE or pending.job.kind is Kind.INFERENCE
 
@@ -123,25 +133,21 @@ def is_protected(session: Session, run: Running) -> bool:
     return queue is not None and session.now - run.started_at < queue.min_runtime
 
 
-def lost_work(session: Session, run: Running, places: Sequence[PodPlace]) -> Fraction:
-    """GPU-hours since the last save. A service has no unsaved work."""
-    if run.job.kind is Kind.INFERENCE:
-        return Fraction(0)
-    return Fraction(session.since_save(run)) * session.cost(places) / (21_000 * 3600)
-
-
 def _units(session: Session, runs: Sequence[Running]) -> list[Unit]:
-    units = []
-    for run in runs:
-        places = session.held[run.job.id]
+    return sorted((unit for run in runs for unit in _units_of(session, run)), key=lambda u: u.order)
+
+
+def _units_of(session: Session, run: Running) -> list[Unit]:
+    """All that is left of a job, and each pod it could spare; remembered while nothing is taken from it."""
+    places = session.held[run.job.id]
+    known = session.units.get(run.job.id)
+    if known is None or known[0] is not places:
         tie: Tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
+        units = [Unit(run.job.id, None, lost_work(session, run, places), tie)]
         if len(places) > run.job.least_pods:
-            for place in places:
-                lost = lost_work(session, run, [place])
-                units.append(Unit(run.job.id, place.rank, lost, tie))
-        lost = lost_work(session, run, places)
-        units.append(Unit(run.job.id, None, lost, tie))
-    return sorted(units, key=lambda u: u.order)
+            units += [Unit(run.job.id, p.rank, lost_work(session, run, [p]), tie) for p in places]
+        known = session.units[run.job.id] = (places, units)
+    return list(known[1])
 
 
 def _try(
@@ -158,7 +164,7 @@ def _try(
 
 def _density(session: Session, unit: Unit, names: set[str]) -> tuple[object, ...]:
     here = session.cost([p for p in _places(session, unit) if p.node in names])
-    return unit.rank is None, unit.lost / max(here, 1), unit.order
+    return unit.rank is None, unit.lost * GRAIN // max(here, 1), unit.order
 
 
 def _try_in_order(
@@ -172,7 +178,7 @@ def _try_in_order(
     taken = _take_first(session, allowed, near, count)
     kept = _fill_back(session, pending, taken, nodes)
     session.rollback(base)
-    lost = sum((t.unit.lost for t in kept), Fraction(0))
+    lost = sum(t.unit.lost for t in kept)
     worth = (lost, len(kept), tuple(t.unit.order[1:] for t in kept))
     return Trial(lost, worth, tuple(t.unit for t in kept), nodes)
 
@@ -262,7 +268,7 @@ def _evictions(session: Session, pending: Pending, taken: Sequence[Taken], why: 
                 name,
                 pending.job.id,
                 reason,
-                lost_work(session, run, places),
+                gpu_hours(lost_work(session, run, places)),
                 None if everything else tuple(p.rank for p in places),
                 run.job.kind is not Kind.INFERENCE,
             )

@@ -126,6 +126,14 @@ class TestStop:
         self.stop(world, 5)
         assert reasons(world.site) == {"a-1-0": "succeeded/"}
 
+    def test_one_that_has_not_begun_never_does(self, world: PretendedSite) -> None:
+        gangs.launch(world.site, ask("a", whole(A, 0)))
+        world.runner.sights[world.site.files(world.gang("a"), 0).home] = Sight(Stage.STARTING)
+        self.stop(world, 0)
+        world.pass_time(0)
+        assert reasons(world.site) == {"a-1-0": "failed/evicted"}
+        assert world.pod("a").started_at is None
+
     def test_an_unknown_attempt_is_done(self, world: PretendedSite) -> None:
         self.stop(world, 5, job="nobody")
 

@@ -193,6 +193,7 @@ def test_without_the_option_pods_stay_for_the_next_start(tmp_path: Path) -> None
         sandbox.cluster().launch(gang("stays", tmp_path / "out"))
         before = eventually(lambda: all_are(sandbox, "stays", Phase.RUNNING))
         assert sandbox.stop() == 0
+        sandbox.options = ("--stop-pods",)
         sandbox.start()
         assert pods_of(sandbox, "stays") == before
     assert _processes_of(tmp_path) == []

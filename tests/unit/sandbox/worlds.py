@@ -46,8 +46,10 @@ class PretendedRunner:
             self.sights[start.home] = Sight(Stage.RUNNING, self.clock.now())
 
     def void(self, home: Path) -> bool:
-        if home in self.sights:
+        """A process that is still starting has not claimed its start yet."""
+        if self.look(home).stage not in (Stage.STARTING, Stage.VOID):
             return False
+        self.sights.pop(home, None)
         self.voided.add(home)
         return True
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from airflow.plugins_manager import AirflowPlugin
 
 from gpufleet_airflow.links import TASK_VIEW, JobLink, LogsLink
-from gpufleet_airflow.listener import CancelOnMark
+from gpufleet_airflow.listener import FleetListener
 
 log = logging.getLogger(__name__)
 
 
 class GpufleetPlugin(AirflowPlugin):
     name = "gpufleet"
-    listeners: ClassVar = [CancelOnMark()]
+    listeners: ClassVar = [FleetListener()]
     operator_extra_links: ClassVar = [JobLink(), LogsLink()]
     external_views: ClassVar = [
         {"name": "GPU fleet", "href": "gpufleet/", "destination": "nav", "nav_top_level": True, "url_route": "gpufleet"},

@@ -19,21 +19,23 @@ from gpufleet.settings import (
     recovery_policy,
     scheduling_policy,
 )
-from gpufleet.store.database import Database
+from gpufleet.store.database import BUSY_SECONDS, Database
 
 
-def fleet_from(environment: Mapping[str, str] = os.environ, home: str | None = None) -> Fleet:
+def fleet_from(
+    environment: Mapping[str, str] = os.environ, home: str | None = None, *, patience: float = BUSY_SECONDS
+) -> Fleet:
     """The fleet that the environment (or `home`) names; its database must have been set up."""
-    return bootstrap(load_settings(home_from(environment, home), environment))
+    return bootstrap(load_settings(home_from(environment, home), environment), patience=patience)
 
 
-def bootstrap(settings: Settings) -> Fleet:
-    """A Fleet on these settings. Opens no connection yet."""
+def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS) -> Fleet:
+    """A Fleet on these settings; `patience` is how long its callers wait for the database. Opens no connection yet."""
     file = settings.file
     return Fleet(
         id=file.fleet,
         home=settings.home,
-        database=Database(settings.database_url),
+        database=Database(settings.database_url, patience=patience),
         clusters={w.name: _cluster(w, settings.home) for w in file.clusters},
         clouds={w.name: _cloud(w, settings.home) for w in file.clouds},
         clock=SystemClock(),

@@ -120,9 +120,13 @@ def _origin(origin: Origin) -> dict[str, Any]:
     }
 
 
-@cache
 def door() -> Door:
-    """This process's way in, made on first use."""
+    """This process's way in, made on first use and never shared across a fork."""
+    return _door(os.getpid())
+
+
+@cache
+def _door(_pid: int) -> Door:
     if os.environ.get("GPUFLEET_HOME"):
         return ServiceDoor(os.environ)
     from airflow.sdk import BaseHook

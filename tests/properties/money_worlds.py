@@ -18,7 +18,15 @@ T = TypeVar("T")
 BEGIN = datetime(2026, 3, 9, 18, tzinfo=UTC)
 FIRST = date(2026, 3, 9)
 MODELS = ("A100-40", "H100-80", "A30-24", "T4-16")
-SLICES = (("3g.20gb", 0), ("3g.20gb", 4), ("4g.20gb", 0), ("2g.10gb", 4), ("1g.10gb", 6), ("3g.40gb", 0), ("3g.20gb", 2))
+SLICES = (
+    ("3g.20gb", 0),
+    ("3g.20gb", 4),
+    ("4g.20gb", 0),
+    ("2g.10gb", 4),
+    ("1g.10gb", 6),
+    ("3g.40gb", 0),
+    ("3g.20gb", 2),
+)
 GPUS = 4
 
 
@@ -76,7 +84,9 @@ def _node(dice: Dice, node: str, announced: bool) -> list[UsageEvent]:
     ups = [BEGIN] if announced or dice.often(80) else []
     ups += [] if announced else [dice.at() for _ in dice.some(2)]
     found: list[UsageEvent] = [
-        NodeUp(dice.id(), at, node, dice.of(*MODELS), dice.of(GPUS, 2), dice.of("owned", "spot"), region=dice.of(None, "x"))
+        NodeUp(
+            dice.id(), at, node, dice.of(*MODELS), dice.of(GPUS, 2), dice.of("owned", "spot"), region=dice.of(None, "x")
+        )
         for at in ups
     ]
     return found + [NodeDown(dice.id(), dice.at(), node) for _ in range(dice.of(0, 0, 1, 2))]
@@ -105,7 +115,11 @@ def _holding(dice: Dice, nodes: Sequence[str]) -> list[UsageEvent]:
 
 
 def _match(dice: Dice, nodes: Sequence[str]) -> dict[str, str]:
-    found = {"model": dice.of("", "", *MODELS[:2]), "capacity": dice.of("", "", "spot"), "node": dice.of("", "", "", *nodes)}
+    found = {
+        "model": dice.of("", "", *MODELS[:2]),
+        "capacity": dice.of("", "", "spot"),
+        "node": dice.of("", "", "", *nodes),
+    }
     return {key: value for key, value in found.items() if value}
 
 
@@ -116,7 +130,9 @@ def _prices(dice: Dice, nodes: Sequence[str], complete: bool) -> tuple[Price, ..
             continue
         amount = {dice.of("per_gpu_hour", "per_node_hour"): dice.of(Fraction(1), Fraction(5, 2), Fraction(1, 3))}
         cut = dice.of(None, dice.at())
-        found += [Price(match, **amount, begin=cut)] + ([Price(match, per_gpu_hour=Fraction(7), end=cut)] if cut else [])
+        found += [Price(match, **amount, begin=cut)] + (
+            [Price(match, per_gpu_hour=Fraction(7), end=cut)] if cut else []
+        )
     return (*found, *([Price({}, per_gpu_hour=Fraction(2))] if complete or dice.often(50) else []))
 
 
@@ -129,7 +145,13 @@ def _rates(dice: Dice, nodes: Sequence[str], complete: bool, calm: bool) -> Rate
     idle = dice.of(*([p for p in IdlePolicy if quota is not None or p is not IdlePolicy.QUOTA_HOLDERS]))
     splits: tuple[Any, ...] = (*Split, {"ta": Fraction(2), "tz": Fraction(1)}, {"ta": Fraction(0)})
     shared = tuple(
-        SharedCost("s", Fraction(10), FIRST + timedelta(days=dice.of(-1, 0, 1)), FIRST + timedelta(days=dice.of(2, 3)), dice.of(*splits))
+        SharedCost(
+            "s",
+            Fraction(10),
+            FIRST + timedelta(days=dice.of(-1, 0, 1)),
+            FIRST + timedelta(days=dice.of(2, 3)),
+            dice.of(*splits),
+        )
         for _ in dice.some(2)
     )
     return Rates(

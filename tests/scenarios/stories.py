@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.builders import NOW, reasons, snapshot, stopped, where
+from tests.laws import broken_laws, outcome
+
 from gpufleet.model.plan import Plan
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Snapshot
 from gpufleet.scheduling import run_pass, settle
-from tests.builders import NOW, reasons, snapshot, stopped, where
-from tests.laws import broken_laws, outcome
 
 QUIET_ROUNDS = 10
 

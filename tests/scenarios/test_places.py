@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from tests.builders import node, nodes, on, pending, pods, queue, running
+from tests.scenarios.stories import Story, tell
 
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.hardware import Link, MigRemake, NodeState
-from tests.builders import node, nodes, on, pending, pods, queue, running
-from tests.scenarios.stories import Story, tell
 
 TWO_LEAVES = [node("a1", path="s1/l1"), node("a2", path="s1/l1"), node("b1", path="s1/l2"), node("b2", path="s1/l2")]
 FULL = tuple(range(8))
 
 WHOLE = {
     "seven single jobs share one node and leave the others whole": Story(
-        [*nodes(3), *(pending(f"p{i}") for i in range(7))], starts=[f"p{i}" for i in range(7)],
+        [*nodes(3), *(pending(f"p{i}") for i in range(7))],
+        starts=[f"p{i}" for i in range(7)],
         on={f"p{i}": ["n0"] for i in range(7)},
     ),
     "two GPUs go into the hole of two, not into the hole of three": Story(
@@ -40,7 +41,10 @@ WHOLE = {
     ),
     "nodes on their way out and nodes a job backs off from take nothing": Story(
         [
-            node("cord", state=NodeState.CORDONED), node("lost", state=NodeState.LOST), node("bad"), node("ok"),
+            node("cord", state=NodeState.CORDONED),
+            node("lost", state=NodeState.LOST),
+            node("bad"),
+            node("ok"),
             pending("p", not_on=["bad"]),
         ],
         on={"p": ["ok"]},
@@ -53,7 +57,8 @@ SLICED = {
     ),
     "a 3g goes to the right half so that a 4g stays possible": Story(
         [node(gpus=1), pending("a3", pods(profile="3g.40gb")), pending("b4", pods(profile="4g.40gb"))],
-        starts=["a3", "b4"], slices={"a3": "3g.40gb@4", "b4": "4g.40gb@0"},
+        starts=["a3", "b4"],
+        slices={"a3": "3g.40gb@4", "b4": "4g.40gb@0"},
     ),
     "seventeen GiB do not go into a slice called 18gb that reports sixteen": Story(
         [node(model="H200-141", gpus=1), pending("p", pods(slice_gib=17))], slices={"p": "1g.35gb@6"}
@@ -64,21 +69,26 @@ SLICED = {
     ),
     "a node that remakes empty GPUs only cuts the other card": Story(
         [
-            node(gpus=2, mig=MigRemake.EMPTY_GPU), running("r", on("n1", slices=["0:1g.10gb@6"]), preemptible=False),
+            node(gpus=2, mig=MigRemake.EMPTY_GPU),
+            running("r", on("n1", slices=["0:1g.10gb@6"]), preemptible=False),
             pending("p", pods(profile="2g.20gb")),
         ],
-        gpus={"p": [[1]]}, remakes=["n1/1"],
+        gpus={"p": [[1]]},
+        remakes=["n1/1"],
     ),
     "a node that remakes only when it is empty cuts nothing while something runs": Story(
         [
-            node(gpus=2, mig=MigRemake.EMPTY_NODE), running("r", on("n1", 0), preemptible=False),
+            node(gpus=2, mig=MigRemake.EMPTY_NODE),
+            running("r", on("n1", 0), preemptible=False),
             pending("p", pods(profile="2g.20gb")),
         ],
-        starts=[], remakes=[],
+        starts=[],
+        remakes=[],
     ),
     "a layout that never changes serves a small need from a larger slice": Story(
         [node(gpus=1, mig=MigRemake.NEVER, layout={0: ["3g.40gb@4"]}), pending("p", pods(slice_gib=9))],
-        slices={"p": "3g.40gb@4"}, remakes=[],
+        slices={"p": "3g.40gb@4"},
+        remakes=[],
     ),
     "five of eight slices are free and a 3g still does not fit": Story(
         [
@@ -99,28 +109,35 @@ SLICED = {
 SHARED = {
     "three thirds rounded down fit, rounded up they do not": Story(
         [
-            node("x", gpus=1), node("y", gpus=1), queue("a", 2),
+            node("x", gpus=1),
+            node("y", gpus=1),
+            queue("a", 2),
             *(pending(f"down{i}", pods(share="333/4"), priority=90) for i in range(3)),
             *(pending(f"up{i}", pods(share="334/4")) for i in range(3)),
         ],
-        starts=["down0", "down1", "down2", "up0", "up1"], waits={"up2": "not-enough"},
+        starts=["down0", "down1", "down2", "up0", "up1"],
+        waits={"up2": "not-enough"},
     ),
-    "memory is shared too": Story(
-        [node(gpus=1), pending("p", pods(2, share="200/50"))], waits={"p": "too-large"}
-    ),
+    "memory is shared too": Story([node(gpus=1), pending("p", pods(2, share="200/50"))], waits={"p": "too-large"}),
     "half a card goes beside the half in use": Story(
         [node(gpus=2), running("r", on("n1", shares=["0:500/20"])), pending("p", pods(share="500/20"))],
         gpus={"p": [[0]]},
     ),
     "two rests do not add up": Story(
         [
-            node(gpus=2), *(running(f"r{i}", on("n1", shares=[f"{i}:600/20"]), preemptible=False) for i in (0, 1)),
+            node(gpus=2),
+            *(running(f"r{i}", on("n1", shares=[f"{i}:600/20"]), preemptible=False) for i in (0, 1)),
             pending("p", pods(share="800/20")),
         ],
         waits={"p": "fragmented"},
     ),
     "a share needs a node that offers shares": Story(
-        [node("closed", sharing=False), node("open", gpus=1), running("r", on("open", 0)), pending("p", pods(share="500/2"))],
+        [
+            node("closed", sharing=False),
+            node("open", gpus=1),
+            running("r", on("open", 0), preemptible=False),
+            pending("p", pods(share="500/2")),
+        ],
         waits={"p": "sharing"},
     ),
 }
@@ -128,7 +145,8 @@ SHARED = {
 GANGS = {
     "of two gangs that each need all, one runs whole and the other holds nothing": Story(
         [*nodes(2, gpus=1), pending("first", pods(2), priority=60), pending("second", pods(2))],
-        starts=["first"], waits={"second": "not-enough"},
+        starts=["first"],
+        waits={"second": "not-enough"},
     ),
     "unlike pods find the only way to fill two nodes": Story(
         [*nodes(2), pending("p", pods(gpus=2), pods(gpus=6), pods(gpus=3), pods(gpus=5))], starts=["p"]
@@ -138,16 +156,23 @@ GANGS = {
         starts=["p"],
     ),
     "two singles leave the place for two together": Story(
-        [node("n0", gpus=2), node("n1", gpus=1), node("n2", gpus=1), pending("pair", pods(2), priority=60),
-         pending("two", pods(gpus=2))],
-        starts=["pair", "two"], on={"two": ["n0"]},
+        [
+            node("n0", gpus=2),
+            node("n1", gpus=1),
+            node("n2", gpus=1),
+            pending("pair", pods(2), priority=60),
+            pending("two", pods(gpus=2)),
+        ],
+        starts=["pair", "two"],
+        on={"two": ["n0"]},
     ),
     "an elastic gang starts with what fits from its minimum up": Story(
         [node(gpus=5), pending("p", pods(6), min_members=4)], starts=["p"], cards={"p": 5}
     ),
     "below its minimum an elastic gang waits": Story(
         [node(gpus=8), running("r", on("n1", 0, 1, 2, 3, 4), preemptible=False), pending("p", pods(6), min_members=4)],
-        waits={"p": "not-enough"}, says={"p": ["4", "3"]},
+        waits={"p": "not-enough"},
+        says={"p": ["4", "3"]},
     ),
     "models are never mixed in one gang": Story(
         [node("h"), node("g", model="A100-80"), queue("a", 16), pending("p", pods(2, gpus=8))], waits={"p": "too-large"}

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+import secrets
+import time
+from typing import Any, Final
 
 import httpx
+
+TRIES: Final = 5
 
 
 class AirflowApi:
     """Calls as `login`; every wrong answer raises with Airflow's own words."""
 
     def __init__(self, url: str, login: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=30)
+        self._http = httpx.Client(base_url=url, timeout=60)
         token = self._call("POST", "/auth/token", json={"username": login, "password": login})["access_token"]
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def _call(self, method: str, path: str, **more: Any) -> Any:
-        answer = self._http.request(method, path, **more)
+        return self._told(self._http.request(method, path, **more), f"{method} {path}")
+
+    @staticmethod
+    def _told(answer: httpx.Response, what: str) -> Any:
         if answer.is_error:
-            raise RuntimeError(f"{method} {path}: {answer.status_code} {answer.text[:300]}")
+            raise RuntimeError(f"{what}: {answer.status_code} {answer.text[:300]}")
         return answer.json() if answer.content else None
 
     def dag_ids(self) -> list[str]:
         return [dag["dag_id"] for dag in self._call("GET", "/api/v2/dags")["dags"]]
 
     def trigger(self, dag: str, conf: dict[str, Any], **more: Any) -> str:
-        """Start a run; returns its id."""
-        body = {"logical_date": None, "conf": conf, **more}
-        return str(self._call("POST", f"/api/v2/dags/{dag}/dagRuns", json=body)["dag_run_id"])
+        """Start a run; returns its id. Airflow on SQLite may answer 500 when it is busy: asked again, the id makes it one run."""
+        run = f"api__{secrets.token_hex(8)}"
+        body = {"logical_date": None, "dag_run_id": run, "conf": conf, **more}
+        for attempt in range(TRIES):
+            answer = self._http.post(f"/api/v2/dags/{dag}/dagRuns", json=body)
+            if answer.status_code == httpx.codes.CONFLICT and attempt:
+                return run
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                return str(self._told(answer, f"trigger {dag}")["dag_run_id"])
+            time.sleep(0.5)
+        raise RuntimeError(f"trigger {dag}: Airflow answered {answer.status_code} {TRIES} times")
 
     def run_state(self, dag: str, run: str) -> str:
         return str(self._call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")["state"])

@@ -55,6 +55,9 @@ def airflow_settings(home: Path, ports: Ports) -> dict[str, str]:
     address = f"http://127.0.0.1:{ports.airflow}"
     return {
         "AIRFLOW_HOME": str(home / "airflow"),
+        # Inside one api-server a writer can wait for another that waits for the same event loop; the shorter
+        # it waits the sooner both go on, and every caller of ours and of Airflow's asks again after a 500
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow' / 'airflow.db'}?timeout=2",
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -76,6 +79,9 @@ def airflow_settings(home: Path, ports: Ports) -> dict[str, str]:
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports.trigger_logs),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+        # runs begin (and their jobs are in our queue) before the scheduler turns to starting tasks
+        "AIRFLOW__SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE": "100",
+        "AIRFLOW__SCHEDULER__MAX_DAGRUNS_TO_CREATE_PER_LOOP": "100",
         "AIRFLOW__SCHEDULER__ENABLE_HEALTH_CHECK": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }

@@ -16,12 +16,11 @@ from gpufleet.model.usage import NodeDown, NodeUp
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A node's description, in force in [begin, end); `lost` says that a node-down ended it, not another node-up."""
+    """A node's description, in force in [begin, end)."""
 
     begin: int
     up: NodeUp
     end: int = FOREVER
-    lost: bool = False
 
     @property
     def model(self) -> GpuModel:
@@ -80,7 +79,7 @@ def _life(name: str, events: list[NodeUp | NodeDown], quarantine: Quarantine) ->
         # node-down is read first (rule 10); several of one instant tell the same thing
         if _is_up(shapes):
             if any(isinstance(e, NodeDown) for e in at_once):
-                shapes[-1] = replace(shapes[-1], end=at, lost=True)
+                shapes[-1] = replace(shapes[-1], end=at)
                 downs.append(at)
         else:
             _refuse((e for e in at_once if isinstance(e, NodeDown)), quarantine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gpufleet.model.capacity import CapacityType
@@ -13,6 +14,7 @@ from gpufleet.placement.binpack import assign
 from gpufleet.placement.demand import MANY, best_spot, capacities, capacity, take
 from gpufleet.placement.ledger import Ledger, NodeBook
 from gpufleet.placement.topology import Topology
+from gpufleet.units import MIB_PER_GIB
 
 Wanted = Sequence[tuple[int, PodSet, int]]
 
@@ -44,17 +46,22 @@ def fill(ledger: Ledger, topology: Topology, names: Sequence[str], wanted: Wante
 
 
 def _largest_first(demand: Demand, index: int) -> tuple[int, int, int, int]:
+    """Whole GPUs, then slices by memory (that grid is the scarcer one) and compute, then shares."""
     match demand:
         case Whole(gpus):
             return 0, -gpus, 0, index
-        case Slice(memory, compute, profile):
-            return 1, -(_named_size(profile) or compute), -memory, index
+        case Slice(profile=str(profile)):
+            return 1, -_number_before("gb", profile) * MIB_PER_GIB, -_number_before("g.", profile), index
+        case Slice(memory, compute):
+            return 1, -memory, -compute, index
         case Share(milli, memory):
             return 2, -milli, -memory, index
 
 
-def _named_size(profile: str | None) -> int:
-    return int(profile.split("g.")[0]) if profile and profile.split("g.")[0].isdigit() else 0
+def _number_before(unit: str, profile: str) -> int:
+    """`1g.20gb` -> 20 before gb, 1 before g. Only for the order in which slices are placed."""
+    found = re.search(rf"(\d+){re.escape(unit)}", profile)
+    return int(found[1]) if found else 0
 
 
 def _fill_whole(

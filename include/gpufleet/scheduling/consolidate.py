@@ -68,7 +68,7 @@ def _cheapest_of_all(session: Session, pending: Pending) -> Outcome | None:
     """The best of the first few regions that work; where even the lower bound is higher, nothing is tried."""
     found: list[Outcome] = []
     for region in regions(session, pending, _movable(session)):
-        if len(found) < ENOUGH and not any(o.lost < region.price.lost for o in found):
+        if len(found) < ENOUGH and not any(o.lost <= region.price.lost for o in found):
             outcome = _cheapest(session, pending, region.nodes)
             found += [outcome] if outcome else []
     return min(found, key=lambda o: o.worth, default=None)

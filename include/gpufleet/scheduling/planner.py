@@ -62,20 +62,21 @@ def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tup
 def finish(session: Session, considered: Sequence[Pending]) -> Plan:
     """The decisions as a plan, sorted."""
     left = places_in_line([p for p in considered if p.job.id not in session.placements])
-    waiting = _waiting(session, left)
-    by_id = {p.job.id: p for p in left}
+    doctor = Doctor(session)
+    waiting = _waiting(doctor, left)
+    wanting = zip(left, waiting, strict=True)
     return Plan(
         placements=tuple(session.placed(job) for job in sorted(session.placements)),
         evictions=tuple(sorted(session.evictions, key=lambda e: (e.job, e.for_job))),
         moves=tuple(sorted(session.moves, key=lambda m: (m.job, m.for_job))),
         repartitions=repartitions(session.ledger),
         waiting=waiting,
-        capacity_requests=tuple(_request(by_id[w.job]) for w in waiting if w.reason in BUYABLE),
+        capacity_requests=tuple(_request(p) for p, w in wanting if w.reason in BUYABLE and doctor.may_buy(p)),
     )
 
 
-def _waiting(session: Session, left: Sequence[Pending]) -> tuple[Waiting, ...]:
-    doctor, in_queue, found = Doctor(session), dict[str, int](), []
+def _waiting(doctor: Doctor, left: Sequence[Pending]) -> tuple[Waiting, ...]:
+    in_queue, found = dict[str, int](), []
     for position, pending in enumerate(left, start=1):
         queue = pending.job.queue
         in_queue[queue] = in_queue.get(queue, 0) + 1

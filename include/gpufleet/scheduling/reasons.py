@@ -117,6 +117,14 @@ class Doctor:
             return None
         return Why(Reason.UNHEALTHY, f"of what is healthy and ready: {found.detail}", REPAIRED)
 
+    def may_buy(self, pending: Pending) -> bool:
+        """Whether more hardware could help at all: what its queue's limit forbids is never bought for."""
+        session, job = self.session, pending.job
+        if nodes := session.eligible(pending):
+            return self._quota(job, nodes) is None
+        grains = whole_gpus(job) * GRAIN
+        return any(session.usage.over_limit(job.queue, model, grains) is None for model in job.models or (ANY_MODEL,))
+
     # ------------------------------------------------------------ quota
 
     def _quota(self, job: Job, nodes: dict[str, list[str]]) -> Why | None:

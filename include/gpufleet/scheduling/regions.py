@@ -78,19 +78,27 @@ def freed_by(session: Session, place: PodPlace) -> int:
 def _estimate(
     session: Session, names: Sequence[str], freeable: Mapping[str, Sequence[Freeable]], need: int, *, whole: bool
 ) -> Price | None:
-    """The price if the cheapest left until enough is free; None when nothing can leave or all is not enough."""
-    items = sorted(item for name in names for item in freeable.get(name, ()))
+    """The price of making room here; None when nothing can leave, or all that can is not enough."""
+    found: dict[Tie, Freeable] = {}
+    for item in (item for name in names for item in freeable.get(name, ())):
+        before = found.get(item.tie)  # a gang on several of these nodes is lost once
+        found[item.tie] = Freeable(item.lost, item.tie, item.grains + before.grains) if before else item
+    items = sorted(found.values(), key=lambda i: (i.lost * GRAIN // max(i.grains, 1), i))
     if not items:
         return None
     if not whole:
-        return Price(items[0].lost, 1, (items[0].tie,))
-    missing = need - sum([len(session.ledger.books[n].free) for n in names]) * GRAIN
-    chosen = []
+        cheapest = min(items)
+        return Price(cheapest.lost, 1, (cheapest.tie,))
+    return _fill_up(items, need - sum([len(session.ledger.books[n].free) for n in names]) * GRAIN)
+
+
+def _fill_up(items: Sequence[Freeable], missing: int) -> Price | None:
+    """Cheapest per GPU until enough is free, the last one counted in part: no real choice of victims costs less."""
+    lost, chosen = 0, []
     for item in items:
         if missing <= 0:
             break
-        chosen.append(item)
+        chosen.append(item.tie)
+        lost += item.lost * min(missing, item.grains) // max(item.grains, 1)
         missing -= item.grains
-    if missing > 0:
-        return None
-    return Price(sum(i.lost for i in chosen), len(chosen), tuple(i.tie for i in chosen))
+    return None if missing > 0 else Price(lost, len(chosen), tuple(chosen))

@@ -13,7 +13,7 @@ from gpufleet.model.plan import Eviction
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind
 from gpufleet.scheduling.lost import gpu_hours, lost_work
-from gpufleet.scheduling.regions import Freeable, Tie, freed_by, regions
+from gpufleet.scheduling.regions import Freeable, Region, Tie, freed_by, regions
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN
 
@@ -78,8 +78,8 @@ def _cheapest(session: Session, pending: Pending, allowed: Allowed, near: Near) 
     """The best of the first few regions that work; where even the lower bound is higher, nothing is tried."""
     found: list[Trial] = []
     for region in regions(session, pending, near.freeable):
-        if len(found) < ENOUGH and not any(t.lost < region.price.lost for t in found):
-            trial = _try(session, pending, allowed, near.units(region.names), region.nodes)
+        if len(found) < ENOUGH and not any(t.lost <= region.price.lost for t in found):
+            trial = _try(session, pending, allowed, near.units(region.names), region)
             found += [trial] if trial else []
     return min(found, key=lambda t: t.worth, default=None)
 
@@ -150,16 +150,15 @@ def _units_of(session: Session, run: Running) -> list[Unit]:
     return list(known[1])
 
 
-def _try(
-    session: Session, pending: Pending, allowed: Allowed, near: Sequence[Unit], nodes: dict[str, list[str]]
-) -> Trial | None:
+def _try(session: Session, pending: Pending, allowed: Allowed, near: Sequence[Unit], region: Region) -> Trial | None:
     """The cheaper of two greedy orders: by lost work, and by lost work for each GPU that comes free here."""
-    names = {name for group in nodes.values() for name in group}
-    trials = [_try_in_order(session, pending, allowed, near, nodes)]
-    dense = sorted(near, key=lambda u: _density(session, u, names)) if len(near) <= FEW else near
-    if dense != near and trials[0]:
-        trials.append(_try_in_order(session, pending, allowed, dense, nodes))
-    return min((t for t in trials if t), key=lambda t: t.worth, default=None)
+    names = set(region.names)
+    first = _try_in_order(session, pending, allowed, near, region)
+    if first is None or first.lost <= region.price.lost or len(near) > FEW:
+        return first
+    dense = sorted(near, key=lambda u: _density(session, u, names))
+    second = _try_in_order(session, pending, allowed, dense, region) if dense != near else None
+    return min((t for t in (first, second) if t), key=lambda t: t.worth)
 
 
 def _density(session: Session, unit: Unit, names: set[str]) -> tuple[object, ...]:
@@ -168,19 +167,18 @@ def _density(session: Session, unit: Unit, names: set[str]) -> tuple[object, ...
 
 
 def _try_in_order(
-    session: Session, pending: Pending, allowed: Allowed, near: Sequence[Unit], nodes: dict[str, list[str]]
+    session: Session, pending: Pending, allowed: Allowed, near: Sequence[Unit], region: Region
 ) -> Trial | None:
     base = session.mark()
-    count = _fewest(session, pending, allowed, near, nodes)
+    count = _fewest(session, pending, allowed, near, region.nodes)
     if count is None:
         session.rollback(base)
         return None
-    taken = _take_first(session, allowed, near, count)
-    kept = _fill_back(session, pending, taken, nodes)
+    kept = _fill_back(session, pending, _take_first(session, allowed, near, count), region.nodes)
     session.rollback(base)
     lost = sum(t.unit.lost for t in kept)
     worth = (lost, len(kept), tuple(t.unit.order[1:] for t in kept))
-    return Trial(lost, worth, tuple(t.unit for t in kept), nodes)
+    return Trial(lost, worth, tuple(t.unit for t in kept), region.nodes)
 
 
 def _places(session: Session, unit: Unit) -> tuple[PodPlace, ...]:

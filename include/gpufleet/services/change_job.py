@@ -59,6 +59,12 @@ def cancel_claim(fleet: Fleet, origin: Origin, why: str) -> bool:
         return changed
 
 
+def cancel_run(fleet: Fleet, dag_id: str, run_id: str, why: str) -> int:
+    """A whole run of Airflow is over: cancel what its tasks still hold. Returns how many jobs that was."""
+    claims = [c for c in live_claims(fleet) if (c.dag_id, c.run_id) == (dag_id, run_id)]
+    return sum(cancel_claim(fleet, claim, why) for claim in claims)
+
+
 def live_claims(fleet: Fleet) -> tuple[Origin, ...]:
     """Tries of Airflow that wait for a job which has not ended."""
     with fleet.database.read() as connection:

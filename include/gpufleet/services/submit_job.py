@@ -66,6 +66,14 @@ def submit_job(fleet: Fleet, request: JobRequest, principal: Principal, origin: 
         return Submitted(job.id, "new")
 
 
+def submit_ahead(fleet: Fleet, request: JobRequest, principal: Principal, origin: Origin) -> Submitted | None:
+    """Submit for a try that has not started yet; None when its key is known already: then that try speaks for itself."""
+    with fleet.database.read() as connection:
+        if connection.execute(select(t.claim.c.key).where(t.claim.c.key == origin.key)).first():
+            return None
+    return submit_job(fleet, request, principal, origin)
+
+
 # ------------------------------------------------------------------ claims
 
 

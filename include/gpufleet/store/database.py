@@ -16,16 +16,17 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from gpufleet.errors import Invalid, Temporary
 
-BUSY_MS = 20_000
+BUSY_SECONDS = 20.0
 """How long a SQLite writer waits for another: far above any write of ours, so it is reached only when one hangs."""
 
 
 class Database:
     """One engine, with the two kinds of transaction the services use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, patience: float = BUSY_SECONDS) -> None:
+        """`patience`: seconds a caller waits for the database before it is told that it does not answer."""
         self.url = _checked(url)
-        self.engine = _engine(self.url)
+        self.engine = _engine(self.url, patience)
 
     @property
     def is_sqlite(self) -> bool:
@@ -75,15 +76,21 @@ def _told() -> Iterator[None]:
         raise
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, patience: float) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=5, max_overflow=10, pool_pre_ping=True)
-    engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": BUSY_MS / 1000})
+        waits = {"connect_timeout": max(1, round(patience)), "options": f"-c lock_timeout={round(patience * 1000)}"}
+        return create_engine(url, pool_size=5, max_overflow=10, pool_pre_ping=True, connect_args=waits)
+    engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": patience})
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # we say BEGIN ourselves: the driver would begin too late, and DEFERRED
-        for pragma in ("journal_mode=WAL", f"busy_timeout={BUSY_MS}", "foreign_keys=ON", "synchronous=NORMAL"):
+        for pragma in (
+            "journal_mode=WAL",
+            f"busy_timeout={round(patience * 1000)}",
+            "foreign_keys=ON",
+            "synchronous=NORMAL",
+        ):
             connection.execute(f"PRAGMA {pragma}")
 
     return engine

@@ -20,7 +20,13 @@ class AirflowApi:
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def _call(self, method: str, path: str, **more: Any) -> Any:
-        return self._told(self._http.request(method, path, **more), f"{method} {path}")
+        """Everything called here may be asked twice."""
+        for _ in range(TRIES):
+            answer = self._http.request(method, path, **more)
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                break
+            time.sleep(0.5)
+        return self._told(answer, f"{method} {path}")
 
     @staticmethod
     def _told(answer: httpx.Response, what: str) -> Any:

@@ -50,9 +50,12 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS) -> Fleet:
 
 def set_up(settings: Settings) -> Fleet:
     """Migrate the database and write the config into it; safe to repeat."""
+    from gpufleet.formats.rates import load_rates
     from gpufleet.services.apply_config import apply_config
     from gpufleet.store.migrate import migrate  # Alembic is for setting up; a task that only submits does without
 
+    if settings.rates:
+        load_rates(settings.home / "rates.yaml")  # a mistake in it shows now, not at night
     fleet = bootstrap(settings)
     migrate(fleet.database)
     apply_config(fleet, settings.teams, settings.queues, settings.rates)

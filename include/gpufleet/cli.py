@@ -5,14 +5,13 @@ Exit status: 0 when it answered (a pending job is an answer), 2 on bad input, 1 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gpufleet import __version__
-from gpufleet.errors import Forbidden, GpufleetError, Invalid, NotFound
+from gpufleet.errors import Invalid
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -227,21 +226,3 @@ def _fleet(home: str | None) -> Any:
     from gpufleet.bootstrap import fleet_from
 
     return fleet_from(home=home)
-
-
-def main() -> None:
-    """Entry point: errors of ours are one sentence on stderr and an exit status, never a traceback."""
-    try:
-        app()
-    except (Invalid, Forbidden, NotFound) as e:
-        print(f"gpufleet: {e}", file=sys.stderr)
-        sys.exit(2)
-    except GpufleetError as e:
-        print(f"gpufleet: {e}", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

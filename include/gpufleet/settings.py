@@ -181,13 +181,18 @@ def load_settings(home: Path, environment: Mapping[str, str] = os.environ) -> Se
         file=file,
         teams=tuple(map(_team, teams.teams)),
         queues=tuple(map(_queue, teams.queues)),
-        rates=_yaml(home / "rates.yaml") if (home / "rates.yaml").is_file() else {},
+        rates=_rates(home / "rates.yaml"),
     )
 
 
-def _yaml(path: Path) -> dict[str, Any]:
+def _rates(path: Path) -> dict[str, Any]:
+    """As it stands, every value as text: instants and amounts are read by the bill's own rules."""
+    return _yaml(path, yaml.BaseLoader) if path.is_file() else {}
+
+
+def _yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yaml.SafeLoader) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(path.read_text())
+        value = yaml.load(path.read_text(), Loader=loader)
     except FileNotFoundError:
         raise Invalid(f"{path} is missing.") from None
     except yaml.YAMLError as e:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import httpx
 
-TRIES: Final = 5
+TRIES: Final = 10
 
 
 class AirflowApi:

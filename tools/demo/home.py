@@ -28,11 +28,12 @@ def lay_out(home: Path, config: Path, *, fresh: bool) -> None:
     """Copy the config into the home; `fresh` begins from nothing."""
     if fresh and home.exists():
         shutil.rmtree(home)
-    for folder in (home, home / "logs", home / "airflow", home / "tmp"):
+    for folder in (home, home / "logs", home / "airflow", home / "bin"):
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("fleet.yaml", "teams.yaml", "rates.yaml", "world.yaml"):
         if fresh or not (home / name).exists():
             shutil.copyfile(config / name, home / name)
+    _write_airflow(home)
     passwords = home / "airflow" / "passwords.json"
     passwords.write_text(json.dumps({user: user for user in USERS}))
     passwords.chmod(0o600)
@@ -44,7 +45,7 @@ def environment(home: Path, ports: Ports) -> dict[str, str]:
     bin_ = str(Path(sys.executable).parent)
     return {
         **kept,
-        "PATH": f"{bin_}{os.pathsep}{kept.get('PATH', '')}",
+        "PATH": os.pathsep.join((str(home / "bin"), bin_, kept.get("PATH", ""))),
         "GPUFLEET_HOME": str(home),
         **airflow_settings(home, ports),
     }
@@ -55,9 +56,7 @@ def airflow_settings(home: Path, ports: Ports) -> dict[str, str]:
     address = f"http://127.0.0.1:{ports.airflow}"
     return {
         "AIRFLOW_HOME": str(home / "airflow"),
-        # Inside one api-server a writer can wait for another that waits for the same event loop; the shorter
-        # it waits the sooner both go on, and every caller of ours and of Airflow's asks again after a 500
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow' / 'airflow.db'}?timeout=2",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": _metadata(home, seconds=30),
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -85,6 +84,28 @@ def airflow_settings(home: Path, ports: Ports) -> dict[str, str]:
         "AIRFLOW__SCHEDULER__ENABLE_HEALTH_CHECK": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
+
+
+def _metadata(home: Path, seconds: int) -> str:
+    """Airflow's SQLite; a writer waits so long for another before it gives up."""
+    return f"sqlite:///{home / 'airflow' / 'airflow.db'}?timeout={seconds}"
+
+
+def _write_airflow(home: Path) -> None:
+    """A command `airflow` that gives the api-server less patience with SQLite than everyone else.
+
+    In Airflow 3.3.2 a request that waits for the database can block the very event loop on which the request that holds
+    the database would finish: both stand still until the wait is over, seen as stalls of exactly SQLite's timeout.
+    With one second they go on soon, and whoever got a 500 asks again; the scheduler, which would die of it, waits long.
+    """
+    real = Path(sys.executable).parent / "airflow"
+    command = home / "bin" / "airflow"
+    command.write_text(
+        "#!/bin/sh\n"
+        f"[ \"$1\" = api-server ] && export AIRFLOW__DATABASE__SQL_ALCHEMY_CONN='{_metadata(home, seconds=1)}'\n"
+        f"exec '{real}' \"$@\"\n"
+    )
+    command.chmod(0o755)
 
 
 def _secret(home: Path, name: str) -> str:

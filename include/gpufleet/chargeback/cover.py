@@ -48,20 +48,30 @@ class Cover:
         old = self._amounts.get(rank, 0)
         if amount == old:
             return []
-        touched = [rank, *self._line[self._edge : self._edge + 1]]
         place = bisect_left(self._line, rank)
-        inside = place < self._edge
-        if inside:
+        if place > self._edge:  # behind where the capacity ends: nobody's cover moves
+            self._write(place, rank, old, amount)
+            return []
+        if self._edge == len(self._line) and self._before + amount - old <= self.capacity:  # there is room for all
+            self._write(place, rank, old, amount)
             self._before += amount - old
+            self._edge = len(self._line)
+            self._covered[rank] = amount
+            return [rank]
+        touched = [rank, *self._line[self._edge : self._edge + 1]]
+        if place < self._edge:
+            self._before += amount - old
+            self._edge += (not old) - (not amount)
+        self._write(place, rank, old, amount)
+        return self._settle(touched)
+
+    def _write(self, place: int, rank: int, old: int, amount: int) -> None:
         if not old:
             self._line.insert(place, rank)
-            self._edge += inside
         if amount:
             self._amounts[rank] = amount
         else:
             del self._line[place], self._amounts[rank]
-            self._edge -= inside
-        return self._settle(touched)
 
     def _settle(self, touched: list[int]) -> list[int]:
         """Move the edge to where the capacity ends; only the items it passes, and where it comes to rest, can change."""

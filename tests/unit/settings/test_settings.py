@@ -8,6 +8,7 @@ import pytest
 import yaml
 from tests.fleets import WORLD, lay_out_home
 
+from gpufleet.bootstrap import set_up
 from gpufleet.errors import Invalid
 from gpufleet.settings import home_from, load_settings
 
@@ -22,7 +23,10 @@ WRONG = {
     ),
     "a team in a parent": (
         "teams.yaml",
-        {"queues": [{"name": "top"}, {"name": "l", "parent": "top"}], "teams": [{"name": "a", "queue": "top", "projects": ["p"]}]},
+        {
+            "queues": [{"name": "top"}, {"name": "l", "parent": "top"}],
+            "teams": [{"name": "a", "queue": "top", "projects": ["p"]}],
+        },
         "which is a parent; only leaf queues take jobs",
     ),
     "the root by name": ("teams.yaml", {"queues": [{"name": "root"}], "teams": []}, "queue 'root' is there by itself"),
@@ -47,6 +51,17 @@ def test_the_demo_config_loads(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, {})
     assert [team.name for team in settings.teams] == ["vision", "language", "platform"]
     assert settings.database_url == f"sqlite:///{tmp_path}/gpufleet.db"
+
+
+def test_rates_with_instants_are_kept_as_written_and_a_wrong_key_shows_at_setup(tmp_path: Path) -> None:
+    lay_out_home(tmp_path, WORLD)
+    rates = tmp_path / "rates.yaml"
+    entry = "{match: {model: H100-80}, from: 2026-01-01T00:00:00Z, per_gpu_hour: '3.00'}"
+    rates.write_text(f"version: 1\ncurrency: USD\nprices:\n  - {entry}\n")
+    set_up(load_settings(tmp_path, {})).database.dispose()
+    rates.write_text(f"version: 1\ncurrency: USD\ncolour: red\nprices:\n  - {entry}\n")
+    with pytest.raises(Invalid, match=r"rates\.yaml.*colour"):
+        set_up(load_settings(tmp_path, {}))
 
 
 def test_no_home_says_what_to_set() -> None:

@@ -24,7 +24,7 @@ from tools.demo.supervisor import PYTHON, wait_until
 from tools.demo.telling import Teller
 from tools.demo.up import Embedded
 
-STEPS = 800
+STEPS = 600
 STEP_SECONDS = 0.03
 TRAIN = f"python -m gpufleet.training.examples.digits --steps {STEPS} --seed 7 --step-seconds {STEP_SECONDS}"
 PROBE = "python -m gpufleet.training.examples.digits --steps 100000 --seed 1 --step-seconds 0.05"

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from tools.demo.home import PROJECT
-from tools.demo.telling import Teller
+from tools.demo.telling import Teller, shell_path
 from tools.demo.up import Embedded, bring_up
 
 
@@ -75,7 +75,7 @@ def _addresses(embedded: Embedded, tell: Teller) -> None:
         f"portal:  {embedded.url}/plugin/gpufleet  (log in as ada, lin, ops, finn or admin; the password is the login)"
     )
     tell.say(f"DAGs:    {embedded.url}/dags")
-    tell.say(f"CLI:     export GPUFLEET_HOME={embedded.home} GPUFLEET_USER=ada")
+    tell.say(f"CLI:     export GPUFLEET_HOME={shell_path(embedded.home)} GPUFLEET_USER=ada")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from gpufleet.services.views import fleet_view, job_view, jobs_view
 from gpufleet.store.ledger import usage_until
 from tools.demo.airflow_api import AirflowApi
 from tools.demo.supervisor import PYTHON, wait_until
-from tools.demo.telling import Teller
+from tools.demo.telling import Teller, shell_path
 from tools.demo.up import Embedded
 
 STEPS = 600
@@ -296,5 +297,8 @@ def bill(story: Story) -> None:
     )
     if answer["state"] != "provisional" or not Path(answer["csv"]).is_file():
         raise StoryBroke("the day was not published with its CSV")
+    parts = [line["total"] for line in answer["lines"]] + [answer["idle"]["cost"], answer["unused_commitment"]["cost"]]
+    if sum(map(Decimal, parts)) != Decimal(answer["total"]):
+        raise StoryBroke(f"the lines add up to {sum(map(Decimal, parts))}, the total says {answer['total']}")
     tell.held("every line and the total add up to the cost of the fleet")
-    tell.say(f"written: {answer['csv']}")
+    tell.say(f"written: {shell_path(Path(answer['csv']))}")

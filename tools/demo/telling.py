@@ -14,6 +14,12 @@ from rich.table import Table
 from rich.terminal_theme import SVG_EXPORT_THEME
 
 
+def shell_path(path: Path) -> str:
+    """As a person standing in the project would write it."""
+    here = Path.cwd()
+    return f'"$PWD/{path.relative_to(here)}"' if path.is_relative_to(here) else str(path)
+
+
 class Teller:
     """Prints acts, what happened, what held, and the numbers at the end."""
 

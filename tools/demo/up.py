@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +68,7 @@ def _start(embedded: Embedded, tell: Callable[[str], None]) -> None:
     tell("sandbox and controller are up")
     if not wait_until(lambda: _healthy(embedded), 120, every=0.25):
         raise SystemExit(f"Airflow did not come up in two minutes; see {home / 'logs' / 'airflow.log'}")
-    tell(f"Airflow is up at {embedded.url} on {socket.gethostname()}")
+    tell(f"Airflow is up at {embedded.url}")
     supervisor.watch(lambda name: _child(embedded, name, ["airflow", name], signal.SIGTERM))
 
 

@@ -16,7 +16,7 @@ def explain_job(fleet: Fleet, text: str) -> dict[str, Any]:
     now = fleet.clock.now()
     with fleet.database.read() as connection:
         row = find_job(connection, text)
-        snapshot = read_snapshot(connection, now, fleet.recovery.observation_stale_after)
+        snapshot = read_snapshot(connection, now, fleet.recovery)
     view = job_view(fleet, row.job.id)
     if row.state == "pending" and any(p.job.id == row.job.id for p in snapshot.pending):
         view["explanation"] = explain(snapshot, fleet.scheduling, now, row.job.id)

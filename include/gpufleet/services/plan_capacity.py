@@ -44,7 +44,7 @@ def plan_capacity(fleet: Fleet) -> None:
         return
     now = fleet.clock.now()
     with fleet.database.read() as connection:
-        snapshot = read_snapshot(connection, now, fleet.recovery.observation_stale_after)
+        snapshot = read_snapshot(connection, now, fleet.recovery)
         wanted = _wanted(connection, fleet, now)
         on_sale = [
             (o, not_before) for o, fetched, not_before in world.offerings(connection) if now - fetched < PRICE_VALID

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 from sqlalchemy import Connection
@@ -15,7 +15,6 @@ from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.advance import advance, operation_name, target
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import jobs, leases, operations
-from gpufleet.store.jobs import JobRow
 from gpufleet.store.snapshots import read_snapshot
 
 log = structlog.get_logger()
@@ -29,7 +28,7 @@ def run_pass(fleet: Fleet) -> Plan:
     for _ in range(REPLANS):
         now = fleet.clock.now()
         with fleet.database.read() as connection:
-            snapshot = read_snapshot(connection, now, fleet.recovery.observation_stale_after)
+            snapshot = read_snapshot(connection, now, fleet.recovery)
         plan = decide(snapshot, fleet.scheduling, now)
         try:
             with fleet.database.write() as connection:
@@ -106,10 +105,3 @@ def _commit_placement(
 def _commit_eviction(connection: Connection, fleet: Fleet, eviction: Eviction, now: datetime) -> None:
     """The whole attempt stops; an elastic one comes back smaller with the next pass."""
     advance(connection, fleet, eviction.job, Disturbed(f"{eviction.why} for {eviction.for_job}"), now)
-
-
-def forget_backoffs(connection: Connection, rows: tuple[JobRow, ...], now: datetime, backoff: timedelta) -> None:
-    """Nodes a job avoids are tried again after a while."""
-    for row in rows:
-        if row.not_on and row.waiting_since is not None and now - row.waiting_since > backoff:
-            jobs.change(connection, row.job.id, not_on=[])

@@ -31,6 +31,10 @@ with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as _file:  # noqa
     BOOT = _file.read().strip()
 
 
+DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""A pod meets every signal as new: Python ignores two, and a shell that starts us in the background ignores others."""
+
+
 def born(pid: int) -> str | None:
     """What tells a process from a later one of its number: the machine's boot and the start tick. None = it ended."""
     try:
@@ -100,7 +104,7 @@ def _watch_log(cap: int) -> None:
 def _start(home: str, command: tuple[str, ...]) -> int | None:
     try:
         # Python ignores SIGPIPE and SIGXFSZ; the pod shall meet the system's defaults.
-        return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
+        return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=DEFAULTED)
     except (OSError, ValueError) as error:
         write_new(home, ENDED, f"error {error}")
         return None

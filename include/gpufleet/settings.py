@@ -17,9 +17,10 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from gpufleet.errors import Invalid
+from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
-from gpufleet.model.tenancy import Member, Queue, Role, Team
-from gpufleet.units import GpuAmount, duration
+from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
+from gpufleet.units import LONGEST, GpuAmount, duration
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -34,7 +35,7 @@ def _read_duration(value: Any) -> Any:
         raise ValueError(str(e).rstrip(".")) from None
 
 
-Duration = Annotated[timedelta, BeforeValidator(_read_duration)]
+Duration = Annotated[timedelta, BeforeValidator(_read_duration), Field(ge=timedelta(0), le=LONGEST)]
 
 
 class Strict(BaseModel):
@@ -87,8 +88,17 @@ class FleetFile(Strict):
     portal_url: str = ""
     banner: str = ""
 
+    @model_validator(mode="after")
+    def _worlds_are_told_apart(self) -> FleetFile:
+        for what, worlds in (("cluster", self.clusters), ("cloud", self.clouds)):
+            _once(what, [world.name for world in worlds])
+            if sum(world.kind == "sandbox" for world in worlds) > 1:
+                raise ValueError(f"there is one sandbox in a home, so at most one {what} of that kind")
+        return self
 
-Amounts = dict[str, float | int]
+
+Amount = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Amounts = dict[str, Amount]
 ROOT = "root"
 """The queue above all others; it is there by itself."""
 
@@ -98,7 +108,7 @@ class QueueEntry(Strict):
     parent: str = ROOT
     deserved: Amounts = {}
     limit: Amounts = {}
-    weight: float = Field(default=1.0, ge=0)
+    weight: float = Field(default=1.0, ge=0, le=1_000_000, allow_inf_nan=False)
     min_runtime: Duration = timedelta(0)
 
 
@@ -124,15 +134,14 @@ class TeamsFile(Strict):
     teams: tuple[TeamEntry, ...]
 
     @model_validator(mode="after")
-    def _queues_exist(self) -> TeamsFile:
-        names = {q.name for q in self.queues}
-        if ROOT in names:
-            raise ValueError(f"queue '{ROOT}' is there by itself; leave it out")
-        for queue in self.queues:
-            if queue.parent not in names | {ROOT}:
-                raise ValueError(f"queue '{queue.name}' names parent '{queue.parent}', which is not in queues")
-        parents = {q.parent for q in self.queues}
+    def _holds_together(self) -> TeamsFile:
+        _check_queues(self.queues)
+        _once("team", [team.name for team in self.teams])
+        _once("DAG", [dag for team in self.teams for dag in team.dags])
+        names, parents = {q.name for q in self.queues}, {q.parent for q in self.queues}
         for team in self.teams:
+            _once(f"project of team '{team.name}'", list(team.projects))
+            _once(f"member of team '{team.name}'", [member.login for member in team.members])
             if team.queue not in names:
                 raise ValueError(f"team '{team.name}' names queue '{team.queue}', which is not in queues")
             if team.queue in parents:
@@ -140,6 +149,35 @@ class TeamsFile(Strict):
                     f"team '{team.name}' names queue '{team.queue}', which is a parent; only leaf queues take jobs"
                 )
         return self
+
+
+def _once(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what} '{twice[0]}' stands there twice")
+
+
+def _check_queues(queues: tuple[QueueEntry, ...]) -> None:
+    """Names once, known parents, no circle, models of the catalogue."""
+    _once("queue", [q.name for q in queues])
+    parents = {q.name: q.parent for q in queues}
+    if ROOT in parents:
+        raise ValueError(f"queue '{ROOT}' is there by itself; leave it out")
+    for queue in queues:
+        if queue.parent not in parents.keys() | {ROOT}:
+            raise ValueError(f"queue '{queue.name}' names parent '{queue.parent}', which is not in queues")
+        for model in {*queue.deserved, *queue.limit} - {ANY_MODEL, *gpu_models()}:
+            raise ValueError(f"queue '{queue.name}' names GPU model '{model}', which is not in the catalogue")
+        _check_ancestors(queue.name, parents)
+
+
+def _check_ancestors(name: str, parents: dict[str, str]) -> None:
+    above, seen = parents[name], {name}
+    while above != ROOT:
+        if above in seen:
+            raise ValueError(f"queue '{name}' is its own ancestor")
+        seen.add(above)
+        above = parents.get(above, ROOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +233,8 @@ def _yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yaml.Saf
         value = yaml.load(path.read_text(), Loader=loader)
     except FileNotFoundError:
         raise Invalid(f"{path} is missing.") from None
+    except UnicodeDecodeError:
+        raise Invalid(f"{path} is not text in UTF-8.") from None
     except yaml.YAMLError as e:
         raise Invalid(f"{path} is not YAML: {str(e).splitlines()[0]}.") from None
     if not isinstance(value, dict):

@@ -65,9 +65,15 @@ def total(amounts: Iterable[GpuAmount]) -> GpuAmount:
 
 def mib(gib: str | int | float | Fraction) -> int:
     """GiB to whole MiB, rounded up: a need must never shrink by rounding."""
-    exact = Fraction(str(gib)) * MIB_PER_GIB
+    text = str(gib)
+    if len(text) > 30 or "e" in text.lower():  # an exponent may stand for a number that fills the memory
+        raise ValueError(f"{text[:30]} is not a plain number")
+    exact = Fraction(text) * MIB_PER_GIB
     return -(-exact.numerator // exact.denominator)
 
+
+LONGEST: Final = timedelta(days=36_500)
+"""A hundred years: sums of instants and durations stay inside the calendar."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -78,4 +84,7 @@ def duration(text: str) -> timedelta:
     pairs = _DURATION.findall(text)
     if not pairs or "".join(n + u for n, u in pairs) != text.strip():
         raise Invalid(f"'{text}' is not a duration; write it as 90s, 15m, 1h30m or 2d.")
-    return timedelta(seconds=sum(float(n) * _SECONDS[u] for n, u in pairs))
+    seconds = sum(float(n) * _SECONDS[u] for n, u in pairs)
+    if seconds > LONGEST.total_seconds():
+        raise Invalid(f"'{text[:40]}' is longer than {LONGEST.days} days, the longest duration there is here.")
+    return timedelta(seconds=seconds)

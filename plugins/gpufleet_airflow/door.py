@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -82,7 +83,7 @@ class PortalDoor:
 
     def submit(self, raw: Mapping[str, Any], login: str | None, origin: Origin) -> str:
         del login  # the portal knows the team by its token, and takes nobody's word for a person
-        return str(self._call("claims", {"request": dict(raw), "origin": _origin(origin)})["job"])
+        return str(self._call("claims", {"request": dict(raw), "origin": asdict(origin)})["job"])
 
     def states(self, ids: Iterable[str]) -> dict[str, str]:
         return dict(self._call("states", {"jobs": sorted(ids)}))
@@ -91,7 +92,7 @@ class PortalDoor:
         return dict(self._call("result", {"job": job}))
 
     def cancel(self, origin: Origin, why: str) -> bool:
-        return bool(self._call("claims/cancel", {"origin": _origin(origin), "why": why})["cancelled"])
+        return bool(self._call("claims/cancel", {"origin": asdict(origin), "why": why})["cancelled"])
 
     def _call(self, path: str, body: Mapping[str, Any]) -> Any:
         import httpx
@@ -108,16 +109,6 @@ class PortalDoor:
             kind = Forbidden if answer.status_code in (401, 403) else Invalid
             raise kind(str(answer.json().get("detail", answer.text)))
         return answer.json()
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    return {
-        "dag_id": origin.dag_id,
-        "run_id": origin.run_id,
-        "task_id": origin.task_id,
-        "map_index": origin.map_index,
-        "try_number": origin.try_number,
-    }
 
 
 def door() -> Door:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import httpx
 import pytest
-import uvicorn
 from fastapi import Header, HTTPException
 from tests.fleets import WORLD, Played, played
-from tests.sandboxes import eventually
+from tests.portals import serving
 
 from gpufleet.model.tenancy import Principal
 from gpufleet.portal.app import create_app
@@ -37,15 +34,8 @@ T4 = {"name": "t4", "model": "T4-16", "gpus": 4, "position": ["z", "z/l2"], "cap
 
 @pytest.fixture(scope="module")
 def url(fleet: Played) -> Iterator[str]:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(lambda: fleet.fleet, who), log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        eventually(lambda: server.started)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(timeout=10)
+    with serving(fleet.fleet, who) as address:
+        yield address
 
 
 def call(url: str, method: str, path: str, login: str | None = "ada", **more: Any) -> httpx.Response:

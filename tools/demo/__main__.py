@@ -53,7 +53,8 @@ def _run(given: argparse.Namespace, embedded: Embedded, tell: Teller, stop: thre
     status = 0
     if given.what == "demo":
         from gpufleet.errors import GpufleetError
-        from tools.demo.story import StoryBroke, play
+        from tools.demo.acting import StoryBroke
+        from tools.demo.story import play
 
         try:
             play(embedded, tell)

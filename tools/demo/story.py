@@ -6,23 +6,17 @@ import json
 import statistics
 import subprocess
 import time
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from gpufleet.bootstrap import fleet_from
-from gpufleet.sandbox.client import Connection
-from gpufleet.services.views import fleet_view, job_view, jobs_view
-from gpufleet.store.ledger import usage_until
+from gpufleet.services.views import fleet_view, jobs_view
+from tools.demo.acting import Story, StoryBroke
 from tools.demo.airflow_api import AirflowApi
-from tools.demo.supervisor import PYTHON, wait_until
-from tools.demo.telling import Teller, shell_path
+from tools.demo.night import bill, to_midnight
+from tools.demo.supervisor import PYTHON
+from tools.demo.telling import Teller
 from tools.demo.up import Embedded
 
 STEPS = 600
@@ -30,39 +24,6 @@ STEP_SECONDS = 0.03
 TRAIN = f"python -m gpufleet.training.examples.digits --steps {STEPS} --seed 7 --step-seconds {STEP_SECONDS}"
 PROBE = "python -m gpufleet.training.examples.digits --steps 100000 --seed 1 --step-seconds 0.05"
 SERVE = "python -m gpufleet.training.examples.serve --memory-mib 7168"
-
-
-class StoryBroke(Exception):
-    """A step did not hold."""
-
-
-@dataclass
-class Story:
-    """What the acts share."""
-
-    embedded: Embedded
-    tell: Teller
-    started: list[float] = field(default_factory=list)
-    """Seconds from trigger to every process running, one for each job."""
-    resumed: list[float] = field(default_factory=list)
-    """Seconds from reclaim notice to training going on, where room was free."""
-    runs: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.fleet = fleet_from(self.embedded.environment)
-        self.sandbox = Connection(self.embedded.home)
-        url = self.embedded.url
-        self.ada, self.lin, self.admin = (AirflowApi(url, who) for who in ("ada", "lin", "admin"))
-
-    def holds(self, question: Callable[[], bool], seconds: float, sentence: str) -> None:
-        if not wait_until(question, seconds):
-            raise StoryBroke(f"not within {seconds:g} s: {sentence}")
-
-    def job(self, name: str) -> dict[str, Any]:
-        return job_view(self.fleet, name)
-
-    def state(self, name: str) -> str:
-        return str(self.job(name)["state"])
 
 
 def play(embedded: Embedded, tell: Teller) -> None:
@@ -257,48 +218,5 @@ def finish(story: Story, reference: subprocess.Popen[str]) -> None:
     tell.held("equal to the last bit")
 
 
-def _hours(story: Story, name: str) -> list[tuple[int, float]]:
-    """(attempt, GPU-hours) by the ledger: from each allocated to its released."""
-    job = str(story.job(name)["job"])
-    with story.fleet.database.read() as connection:
-        rows = [r for r in usage_until(connection, datetime.max.replace(tzinfo=UTC)) if r.job == job]
-    began = {(r.attempt, r.node, r.gpu): r.at for r in rows if r.event == "allocated"}
-    spent: dict[int, float] = defaultdict(float)
-    for row in rows:
-        if row.event == "released":
-            spent[row.attempt] += (row.at - began[row.attempt, row.node, row.gpu]).total_seconds() / 3600
-    return sorted(spent.items())
-
-
 def _digest(text: str) -> str:
     return next((line.split("=", 1)[1].strip() for line in text.splitlines() if line.startswith("weights sha256=")), "")
-
-
-def to_midnight(story: Story) -> datetime:
-    """Move the sandbox's ledger clock on to its next midnight."""
-    now = story.fleet.clusters["sandbox"].observe().cluster_time
-    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), tzinfo=UTC)
-    story.sandbox.post("/v1/clock", json.dumps({"to": midnight.isoformat()}).encode())
-    return midnight
-
-
-def bill(story: Story) -> None:
-    tell = story.tell
-    tell.act("5", "night falls: chargeback_nightly publishes the (accelerated) day as provisional")
-    day = to_midnight(story) - timedelta(days=1)
-    run = story.admin.trigger("chargeback_nightly", {"day": f"{day:%Y-%m-%d}"}, partition_key=f"{day:%Y-%m-%d}")
-    story.holds(
-        lambda: story.admin.run_state("chargeback_nightly", run) in ("success", "failed"), 90, "the nightly run ends"
-    )
-    answer = story.admin.xcom("chargeback_nightly", run, "publish")
-    tell.statement(answer)
-    tell.say(
-        "train-digits: " + ", ".join(f"attempt {n} {hours:.2f} GPU-hours" for n, hours in _hours(story, "train-digits"))
-    )
-    if answer["state"] != "provisional" or not Path(answer["csv"]).is_file():
-        raise StoryBroke("the day was not published with its CSV")
-    parts = [line["total"] for line in answer["lines"]] + [answer["idle"]["cost"], answer["unused_commitment"]["cost"]]
-    if sum(map(Decimal, parts)) != Decimal(answer["total"]):
-        raise StoryBroke(f"the lines add up to {sum(map(Decimal, parts))}, the total says {answer['total']}")
-    tell.held("every line and the total add up to the cost of the fleet")
-    tell.say(f"written: {shell_path(Path(answer['csv']))}")

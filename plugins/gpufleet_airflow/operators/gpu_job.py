@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -56,7 +57,7 @@ class GpuJobOperator(BaseOperator):
 
     def wait(self, origin: Origin) -> Any:
         """Defer for as long as the job lives."""
-        trigger = GpuJobTrigger(job=str(self.job_id), origin=origin_fields(origin))
+        trigger = GpuJobTrigger(job=str(self.job_id), origin=asdict(origin))
         self.defer(trigger=trigger, method_name="finished")
 
     def finished(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,13 +97,3 @@ def origin_of(context: Context) -> Origin:
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     return Origin(ti.dag_id, ti.run_id, ti.task_id, map_index, ti.try_number)
-
-
-def origin_fields(origin: Origin) -> dict[str, Any]:
-    return {
-        "dag_id": origin.dag_id,
-        "run_id": origin.run_id,
-        "task_id": origin.task_id,
-        "map_index": origin.map_index,
-        "try_number": origin.try_number,
-    }

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from fastapi import HTTPException
 from tests.fleets import SLEEP, Played, played
-from tests.sandboxes import eventually
+from tests.portals import serving
 
 from gpufleet.errors import Forbidden, Invalid
 from gpufleet.model.tenancy import Principal
-from gpufleet.portal.app import create_app
 from gpufleet.services.submit_job import Origin
 from gpufleet.services.team_tokens import make_token
 from gpufleet_airflow.door import Door, PortalDoor, ServiceDoor
@@ -37,15 +33,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 @pytest.fixture(scope="module")
 def portal(fleet: Played) -> Iterator[str]:
     """The portal on a loopback port, where nobody is logged in: only tokens open it."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(lambda: fleet.fleet, nobody), log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        eventually(lambda: server.started)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(timeout=10)
+    with serving(fleet.fleet, nobody) as address:
+        yield address
 
 
 @pytest.fixture(params=["services", "portal"])

@@ -44,6 +44,10 @@ def _is_metric(value: object) -> bool:
     return value is None or (isinstance(value, str | int) and not isinstance(value, bool))
 
 
+LARGEST: Final = 2**63 - 1
+"""What every database and language can hold; a larger step or size is damage, not a number."""
+
+
 class Fields:
     """The keys of one JSON object; *where* names the file, and the place in it, in every complaint."""
 
@@ -80,8 +84,8 @@ class Fields:
 
     def whole(self, key: str, *, least: int = 0) -> int:
         value = self._values.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            self._wrong(key, f"a whole number of at least {least}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
+            self._wrong(key, f"a whole number from {least} to {LARGEST}")
         return value
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gpufleet.errors import Invalid
+from gpufleet.formats import request_readers as readers
 from gpufleet.model.capacity import CapacityType
-from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.workload import (
     CheckpointPolicy,
     Container,
@@ -24,9 +23,6 @@ from gpufleet.model.workload import (
     TopologyWish,
     Whole,
 )
-from gpufleet.units import duration, mib
-
-PRIORITIES: Final = range(0, 1001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,122 +132,25 @@ def parse_request(raw: Mapping[str, Any]) -> JobRequest:
 _FIELDS: Final = {f.name for f in fields(JobRequest)}
 
 
-# ------------------------------------------------------------------ readers of one key each
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise Invalid(f"{key} must be text, not {value!r}.")
-    return value.strip()
-
-
-def _positive(key: str, value: Any) -> int:
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise Invalid(f"{key} must be a whole number above 0, not {value!r}.")
-    return value
-
-
-def _priority(key: str, value: Any) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        raise Invalid(f"{key} must be a whole number, not {value!r}.") from None
-    if number not in PRIORITIES:
-        raise Invalid(f"{key} must be from 0 to 1000, not {number}.")
-    return number
-
-
-def _flag(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid(f"{key} must be true or false, not {value!r}.")
-    return value
-
-
-def _memory(key: str, value: Any) -> int:
-    try:
-        need = mib(value)
-    except (ValueError, ZeroDivisionError, TypeError):
-        raise Invalid(f"{key} must be a number of GiB, not {value!r}.") from None
-    if need <= 0:
-        raise Invalid(f"{key} must be above 0 GiB, not {value!r}.")
-    return need
-
-
-def _words(key: str, value: Any) -> tuple[str, ...]:
-    words = [w.strip() for w in value.split(",")] if isinstance(value, str) else list(value)
-    if not all(isinstance(w, str) and w for w in words):
-        raise Invalid(f"{key} must be a list of names, not {value!r}.")
-    return tuple(words)
-
-
-def _command(key: str, value: Any) -> tuple[str, ...]:
-    try:
-        words = tuple(shlex.split(value)) if isinstance(value, str) else tuple(value)
-    except ValueError as e:
-        raise Invalid(f"{key} cannot be read as a command line: {e}.") from None
-    if not words or not all(isinstance(w, str) for w in words):
-        raise Invalid(f"{key} must be a command line or a list of words, not {value!r}.")
-    return words
-
-
-def _env(key: str, value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, Mapping):
-        raise Invalid(f"{key} must map names to values, not {value!r}.")
-    for name in value:
-        if not isinstance(name, str) or not name.isidentifier():
-            raise Invalid(f"{key} has '{name}', which is not the name of an environment variable.")
-    return tuple(sorted((str(k), str(v)) for k, v in value.items()))
-
-
-def _kind(key: str, value: Any) -> Kind:
-    if value not in set(Kind):
-        raise Invalid(f"{key} must be one of {', '.join(Kind)}, not {value!r}.")
-    return Kind(value)
-
-
-def _capacity(key: str, value: Any) -> tuple[CapacityType, ...]:
-    words = _words(key, value)
-    for word in words:
-        if word not in set(CapacityType):
-            raise Invalid(f"{key} must be among {', '.join(CapacityType)}, not '{word}'.")
-    return tuple(CapacityType(w) for w in words)
-
-
-def _models(key: str, value: Any) -> tuple[str, ...]:
-    return tuple(gpu_model(name).name for name in _words(key, value))
-
-
-def _duration(key: str, value: Any) -> timedelta:
-    try:
-        length = duration(f"{value}s" if isinstance(value, int | float) and not isinstance(value, bool) else str(value))
-    except Invalid as e:
-        raise Invalid(f"{key}: {e}") from None
-    if length <= timedelta(0):
-        raise Invalid(f"{key} must be longer than 0, not {value!r}.")
-    return length
-
-
 _READERS: Final[dict[str, Any]] = {
-    "team": _text,
-    "project": _text,
-    "name": _text,
-    "kind": _kind,
-    "image": _text,
-    "command": _command,
-    "env": _env,
-    "pods": _positive,
-    "models": _models,
-    "gpu_memory_gib": _memory,
-    "capacity": _capacity,
-    "priority": _priority,
-    "preemptible": _flag,
-    "min_members": _positive,
-    "topology_required": _text,
-    "topology_preferred": _text,
-    "runtime": _duration,
-    "fresh": _flag,
+    "team": readers.text,
+    "project": readers.text,
+    "name": readers.text,
+    "kind": readers.kind,
+    "image": readers.text,
+    "command": readers.command,
+    "env": readers.env,
+    "pods": readers.positive,
+    "models": readers.models,
+    "gpu_memory_gib": readers.memory,
+    "capacity": readers.capacity,
+    "priority": readers.priority,
+    "preemptible": readers.flag,
+    "min_members": readers.positive,
+    "topology_required": readers.text,
+    "topology_preferred": readers.text,
+    "runtime": readers.length,
+    "fresh": readers.flag,
 }
 
 
@@ -265,31 +164,33 @@ def _demand(given: Mapping[str, Any]) -> Demand:
     if "share" in given:
         return _share(given)
     if "profile" in given:
-        return Slice(profile=_text("profile", given["profile"]))
+        return Slice(profile=readers.text("profile", given["profile"]))
     if "memory_gib" in given:
-        return Slice(memory_mib=_memory("memory_gib", given["memory_gib"]))
-    return Whole(_positive("gpus", given.get("gpus", 1)))
+        return Slice(memory_mib=readers.memory("memory_gib", given["memory_gib"]))
+    return Whole(readers.positive("gpus", given.get("gpus", 1)))
 
 
 def _share(given: Mapping[str, Any]) -> Share:
     try:
         milli = int(float(given["share"]) * 1000)
-    except (TypeError, ValueError):
-        raise Invalid(f"share must be a fraction of one GPU such as 0.5, not {given['share']!r}.") from None
-    if not 0 < milli <= 1000:
-        raise Invalid(f"share must be above 0 and at most 1, not {given['share']!r}.")
+    except (TypeError, ValueError, OverflowError):
+        raise Invalid(
+            f"share must be a fraction of one GPU such as 0.5, not {readers.short(given['share'])}."
+        ) from None
+    if not 0 < milli <= 1000 or isinstance(given["share"], bool):
+        raise Invalid(f"share must be above 0 and at most 1, not {readers.short(given['share'])}.")
     if "memory_gib" not in given:
         raise Invalid("memory_gib is missing; a share of a GPU needs the memory it may use.")
-    return Share(milli, _memory("memory_gib", given["memory_gib"]))
+    return Share(milli, readers.memory("memory_gib", given["memory_gib"]))
 
 
 def _checkpoint(given: Mapping[str, Any]) -> CheckpointPolicy:
     default = CheckpointPolicy()
     interval = (
-        _duration("checkpoint_interval", given["checkpoint_interval"])
+        readers.length("checkpoint_interval", given["checkpoint_interval"])
         if "checkpoint_interval" in given
         else default.interval
     )
-    grace = _duration("grace", given["grace"]) if "grace" in given else default.grace
-    keep = _positive("checkpoint_keep", given["checkpoint_keep"]) if "checkpoint_keep" in given else default.keep
+    grace = readers.length("grace", given["grace"]) if "grace" in given else default.grace
+    keep = readers.positive("checkpoint_keep", given["checkpoint_keep"]) if "checkpoint_keep" in given else default.keep
     return CheckpointPolicy(interval, grace, keep)

@@ -83,10 +83,11 @@ class Disturbed:
 
 @dataclass(frozen=True, slots=True)
 class NothingRuns:
-    """The attempt has no pods: its launch was refused, or they vanished."""
+    """The attempt has no pods: its launch was refused, or they vanished. `own`: it is the job's doing, and counted."""
 
     why: str
     not_on: tuple[str, ...] = ()
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,8 @@ def handle(run: Run, event: Event) -> Step:  # noqa: C901, PLR0911  one line for
             return _failed(run, why)
         case Disturbed(why, not_on):
             return _stop(run, Intent.REQUEUE, why, not_on)
-        case NothingRuns(why, not_on):
-            return _nothing_runs(run, why, not_on)
+        case NothingRuns():
+            return _nothing_runs(run, event)
         case CancelAsked(why):
             return _cancelled(run, why)
         case AllOver():
@@ -210,12 +211,15 @@ def _cancelled(run: Run, why: str) -> Step:
     return _stop(run, Intent.CANCEL, why)
 
 
-def _nothing_runs(run: Run, why: str, not_on: tuple[str, ...]) -> Step:
+def _nothing_runs(run: Run, event: NothingRuns) -> Step:
     """As if it had been stopped and were over, unless something else was meant with it."""
     if not run.attempt:
         return run, ()
-    meant = run.intent in (Intent.CANCEL, Intent.FAIL)
-    return _after(run if meant else replace(run, intent=Intent.REQUEUE), run.reason if meant else why, not_on)
+    if run.intent in (Intent.CANCEL, Intent.FAIL):
+        return _after(run, run.reason, event.not_on)
+    counted = replace(run, failures=run.failures + event.own)
+    intent = Intent.FAIL if event.own and counted.failures >= run.max_failures else Intent.REQUEUE
+    return _after(replace(counted, intent=intent), event.why, event.not_on)
 
 
 def _after(run: Run, why: str, not_on: tuple[str, ...] = ()) -> Step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gpufleet.formats.request import parse_request
 from gpufleet.model.tenancy import Principal
@@ -25,8 +25,8 @@ class Try(BaseModel):
     dag_id: str
     run_id: str
     task_id: str
-    map_index: int = -1
-    try_number: int
+    map_index: int = Field(default=-1, ge=-1, le=2**31 - 1)
+    try_number: int = Field(ge=0, le=2**31 - 1)
 
     def origin(self, team: str) -> Origin:
         """Its key is the team's own, so one team's Airflow can never name another's claim."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from gpufleet.errors import NotFound
 from gpufleet.model.tenancy import Principal
 from gpufleet.portal.asking import Who, fleet_of, principal
+from gpufleet.services.submit_job import claim_key
 from gpufleet.services.wait_for_jobs import claimed_job
 
 HERE = Path(__file__).parent
@@ -55,8 +57,8 @@ def logs(request: Request, who: Who, job: str) -> Response:
 @router.get("/task")
 def task(request: Request, who: Who, dag: str, run: str, task: str, map_index: str = "-1") -> Response:
     """From a task instance of Airflow to its job. On an unmapped task Airflow leaves the placeholder as it is."""
-    index = int(map_index) if map_index.lstrip("-").isdigit() else -1
-    found = claimed_job(fleet_of(request), f"{dag}/{run}/{task}/{index}")
+    index = int(map_index) if re.fullmatch(r"\d{1,9}", map_index, re.ASCII) else -1
+    found = claimed_job(fleet_of(request), claim_key(dag, run, task, index))
     if found is None:
         return _page(request, who, "none.html", what=f"{dag} / {task}")
     return RedirectResponse(f"job/{found}")

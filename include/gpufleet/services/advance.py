@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 from gpufleet.lifecycle import machine
 from gpufleet.lifecycle.machine import EndAttempt, Event, Finish, Instruction, Intent, Launch, Requeue, Run, State, Stop
 from gpufleet.services.fleet import Fleet
-from gpufleet.store import jobs, leases, operations, places
+from gpufleet.services.meter import release_rest
+from gpufleet.store import jobs, leases, operations, places, world
 from gpufleet.store.jobs import JobRow
 
 
@@ -104,8 +105,18 @@ def _end(connection: Connection, job: str, attempt: int, why: str, now: datetime
         name=operation_name("remove", job, attempt),
         args={"job": job, "attempt": attempt},
     )
+    _close_use(connection, job, attempt, now)
     places.give_back(connection, job, attempt)
     jobs.change_attempt(connection, job, attempt, state="ended", ended_at=now, end_reason=why)
+
+
+def _close_use(connection: Connection, job: str, attempt: int, now: datetime) -> None:
+    """Pods that went away without saying when: their use ends with the last look at their cluster."""
+    row = next(a for a in jobs.attempts(connection, job) if a.number == attempt)
+    cluster = world.clusters(connection).get(row.cluster)
+    if cluster is not None:
+        ranks = len(places.places_of(connection, job, attempt))
+        release_rest(connection, job, attempt, ranks, cluster.cluster_time, now)
 
 
 def _requeue(

@@ -31,6 +31,8 @@ LEASE: Final = timedelta(seconds=15)
 """Longer than any effect may take; after it another executor believes this one dead."""
 WORKERS: Final = 8
 MAX_TRIES: Final = 20
+MAY_BE_GIVEN_UP: Final = ("launch", "save", "buy", "repartition")
+"""Something else follows when these fail. A stop or a release that is given up would hold places, and cost, for ever."""
 AVOID_AFTER_NO_CAPACITY: Final = timedelta(minutes=10)
 
 
@@ -84,7 +86,7 @@ def _execute(fleet: Fleet, leased: Leased) -> None:
 
 
 def _try_again(fleet: Fleet, operation: Operation, token: str, error: Temporary) -> None:
-    if isinstance(error, NoCapacity) or operation.tries >= MAX_TRIES:
+    if isinstance(error, NoCapacity) or (operation.kind in MAY_BE_GIVEN_UP and operation.tries >= MAX_TRIES):
         _failed(fleet, operation, token, error)
         return
     now = fleet.clock.now()
@@ -115,7 +117,8 @@ def _launch_failed(fleet: Fleet, connection: Connection, operation: Operation, e
             if isinstance(error, Refused)
             else fleet.recovery.start_timeout / 4
         )
-        advance(connection, fleet, job, NothingRuns(f"could not start: {error}"), now)
+        own = not isinstance(error, Temporary | Refused)  # it can never start: that is counted
+        advance(connection, fleet, job, NothingRuns(f"could not start: {error}", own=own), now)
         jobs.change(connection, job, not_before=now + wait)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, select, update
 
 from gpufleet.errors import Forbidden, Invalid, NotFound
-from gpufleet.formats.request import PRIORITIES
+from gpufleet.formats.request_readers import PRIORITIES
 from gpufleet.lifecycle.machine import CancelAsked
 from gpufleet.model.tenancy import Principal
 from gpufleet.services.advance import advance
@@ -20,9 +20,14 @@ SYSTEM = Principal("airflow", is_admin=True)
 """Acts for a task that Airflow itself says is over."""
 
 
-def find_job(connection: Connection, text: str) -> JobRow:
-    """The one job a person means by an id, the beginning of one, or a name; raises NotFound or Invalid otherwise."""
-    found = jobs.find(connection, text) if text else ()
+def find_job(connection: Connection, text: str, *, whole: bool = False) -> JobRow:
+    """The one job a person means by an id, a name, or the beginning of an id; raises NotFound or Invalid otherwise.
+
+    `whole`: for a change the beginning alone is not enough, a slip of the hand must not stop somebody's work.
+    """
+    found = jobs.find(connection, text) if text.isprintable() and text else ()
+    if found and whole and found[0] != text and all(_name(connection, job) != text for job in found):
+        raise Invalid(f"'{text}' is only the beginning of {found[0]}; give the whole id, or the job's name.")
     if not found:
         raise NotFound(f"there is no job '{text}'; 'gpufleet jobs' lists them.")
     if len(found) > 1:
@@ -33,11 +38,16 @@ def find_job(connection: Connection, text: str) -> JobRow:
     return row
 
 
+def _name(connection: Connection, job: str) -> str:
+    row = jobs.get(connection, job)
+    return row.job.name if row else ""
+
+
 def cancel_job(fleet: Fleet, text: str, principal: Principal, why: str = "") -> str:
     """Stop it for good; one that has ended stays as it is. Returns its id."""
     now = fleet.clock.now()
     with fleet.database.write() as connection:
-        row = find_job(connection, text)
+        row = find_job(connection, text, whole=True)
         _require_member(connection, row, principal)
         reason = why or f"cancelled by {principal.login}"
         if advance(connection, fleet, row.job.id, CancelAsked(reason), now):
@@ -79,7 +89,7 @@ def set_priority(fleet: Fleet, text: str, priority: int, principal: Principal) -
         raise Invalid(f"priority must be from 0 to 1000, not {priority}.")
     now = fleet.clock.now()
     with fleet.database.write() as connection:
-        row = find_job(connection, text)
+        row = find_job(connection, text, whole=True)
         _require_member(connection, row, principal, lead=True)
         if row.is_over:
             raise Invalid(f"job {row.job.id} has ended ({row.state}); its priority means nothing any more.")

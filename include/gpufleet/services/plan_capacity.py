@@ -31,6 +31,10 @@ CURABLE: Final = {
     Reason.TOPOLOGY,
     Reason.CAPACITY_TYPE,
     Reason.NO_SUCH_MODEL,
+    Reason.MEMORY,
+    Reason.HOST_RESOURCES,
+    Reason.SHARING,
+    Reason.UNHEALTHY,
     Reason.TOO_LARGE,
 }
 NANO: Final = 1_000_000_000
@@ -45,7 +49,8 @@ def plan_capacity(fleet: Fleet) -> None:
     now = fleet.clock.now()
     with fleet.database.read() as connection:
         snapshot = read_snapshot(connection, now, fleet.recovery)
-        wanted = _wanted(connection, fleet, now)
+        # one purchase at a time: what is being bought now is neither a machine yet nor money that was spent
+        wanted = [] if operations.any_open(connection, "buy") else _wanted(connection, fleet, now)
         on_sale = [
             (o, not_before) for o, fetched, not_before in world.offerings(connection) if now - fetched < PRICE_VALID
         ]
@@ -70,7 +75,6 @@ def _wanted(connection: Connection, fleet: Fleet, now: datetime) -> list[Job]:
         and now - row.waiting_since >= fleet.buying.buy_after
         and row.job.id in verdicts
         and verdicts[row.job.id].reason in CURABLE
-        and not operations.open_on(connection, f"buy/{row.job.id}")
     ]
 
 
@@ -128,13 +132,15 @@ def _decide_purchase(fleet: Fleet, purchase: Purchase, now: datetime) -> None:
         row = jobs.get(connection, purchase.job)
         if row is None or row.state != "pending":
             return
-        waiting = row.waiting_since or now
-        token = f"{fleet.id}-{purchase.job}-{int(waiting.timestamp())}-{purchase.offering.name}"
+        target = f"buy/{purchase.job}"
+        if operations.any_open(connection, "buy"):
+            return
+        token = f"{fleet.id}-{purchase.job}-{operations.count_on(connection, target) + 1}"
         operations.decide(
             connection,
             now,
             kind="buy",
-            target=f"buy/{purchase.job}",
+            target=target,
             name=f"buy/{token}",
             args={
                 "cloud": purchase.offering.cloud,

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import DBAPIError
 
 from gpufleet.checkpoints import store as checkpoints
 from gpufleet.errors import GpufleetError
@@ -15,6 +17,8 @@ from gpufleet.services.fleet import Fleet
 from gpufleet.store import jobs
 from gpufleet.store import schema as t
 from gpufleet.training.manifest import dump_progress
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,14 @@ class ProgressRead:
     def write(self, connection: Connection) -> None:
         """Keep the latest on the job, and every save it names in the list of checkpoints."""
         for job_id, attempt, progress in self.found:
-            jobs.change(connection, job_id, progress=progress)
-            if save := progress.get("last_save"):
-                _note_save(connection, job_id, attempt, save)
+            try:
+                with connection.begin_nested():
+                    jobs.change(connection, job_id, progress=progress)
+                    if save := progress.get("last_save"):
+                        _note_save(connection, job_id, attempt, save)
+            except (DBAPIError, OverflowError, ValueError) as e:
+                # what a job writes must never stop the look at everyone else's
+                log.warning("progress cannot be kept", job=job_id, error=str(e)[:200])
 
 
 def read_progress(fleet: Fleet) -> ProgressRead:

@@ -10,6 +10,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import quote
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -25,6 +26,11 @@ from gpufleet.store import jobs, leases, ledger, tenancy, world
 from gpufleet.store import schema as t
 
 
+def claim_key(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
+    """One text for one task instance; the parts are quoted, since a run's id may contain anything."""
+    return "/".join([*(quote(part, safe="") for part in (dag_id, run_id, task_id)), str(map_index)])
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The Airflow try that asks: one key for all tries of one task instance."""
@@ -37,7 +43,7 @@ class Origin:
 
     @property
     def key(self) -> str:
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
+        return claim_key(self.dag_id, self.run_id, self.task_id, self.map_index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +89,18 @@ def _claimed(connection: Connection, origin: Origin, now: datetime, *, fresh: bo
     if row is None:
         return None
     known = jobs.get(connection, row.job)
-    if known is None or (known.is_over and fresh):
+    is_newer = origin.try_number > row.try_number
+    if known is None or (known.is_over and fresh and is_newer):
         return None
     newest = max(row.try_number, origin.try_number)
     connection.execute(
         update(t.claim).where(t.claim.c.key == origin.key).values(try_number=newest, claimed_at=now, live=True)
     )
+    if is_newer and known.state == "stopping" and known.intent == "cancel":
+        # a clear: the old try's end was heard first, the new one wants the job to go on when it has stopped
+        jobs.change(connection, row.job, intent="requeue", reason="its Airflow task was cleared")
     # a try that only comes back to its own ended job wants its result; a later try wants it to run again
-    if not known.is_over or origin.try_number <= row.try_number:
+    if not known.is_over or not is_newer:
         return Submitted(row.job, "adopted")
     jobs.change(
         connection,
@@ -156,6 +166,7 @@ def _refuse_impossible(connection: Connection, request: JobRequest) -> None:
     on_sale = [offering for offering, _, _ in world.offerings(connection)]
     if not nodes and not on_sale:
         return  # no world was seen yet: the pass will say what does not fit
+    _refuse_levels(connection, request)
     models = {n.model.name: n.model for n in nodes} | {o.model: gpu_model(o.model) for o in on_sale}
     allowed = [m for name, m in sorted(models.items()) if not request.models or name in request.models]
     if not allowed:
@@ -164,6 +175,19 @@ def _refuse_impossible(connection: Connection, request: JobRequest) -> None:
         )
     largest = max([len(n.devices) for n in nodes] + [o.gpus for o in on_sale])
     _refuse_demand(request, allowed, largest)
+
+
+def _refuse_levels(connection: Connection, request: JobRequest) -> None:
+    """A level nobody knows would promise nothing."""
+    levels = {level for cluster in world.clusters(connection).values() for level in cluster.levels} | {"node"}
+    for key, level in (
+        ("topology_required", request.topology.required),
+        ("topology_preferred", request.topology.preferred),
+    ):
+        if level is not None and level not in levels:
+            raise Invalid(
+                f"{key}: '{level}' is not a topology level of this fleet; known are {', '.join(sorted(levels))}."
+            )
 
 
 def _refuse_demand(request: JobRequest, models: list[GpuModel], largest: int) -> None:

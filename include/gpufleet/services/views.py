@@ -74,7 +74,8 @@ def _job(row: JobRow, verdict: Row[Any] | None, held: tuple[PodPlace, ...]) -> d
 def _detail(row: JobRow, verdict: Row[Any] | None) -> str:
     """Why it waits, what is wrong with it, or how it ended."""
     if row.state == "pending":
-        waits = verdict.detail if verdict else "its first pass is about to come"
+        later = row.not_before and f"it is tried again at {row.not_before:%H:%M:%S} UTC"
+        waits = verdict.detail if verdict else later or "its first pass is about to come"
         return f"{waits} (before: {row.reason})" if row.reason else waits
     error = (row.progress or {}).get("save_error")
     if error and not row.is_over:

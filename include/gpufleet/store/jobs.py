@@ -110,12 +110,19 @@ def get(connection: Connection, job_id: str) -> JobRow | None:
 
 
 def find(connection: Connection, text: str) -> tuple[str, ...]:
-    """Ids of the jobs a person may mean: the exact id, else every id that begins so, else every job of that name."""
-    for query in (t.job.c.id == text, t.job.c.id.startswith(text, autoescape=True), t.job.c.name == text):
-        ids = tuple(connection.execute(select(t.job.c.id).where(query).order_by(t.job.c.submitted_at)).scalars())
-        if ids:
-            return ids
-    return ()
+    """Ids a person may mean: the exact id; else the live job of that name, or its newest one; else ids that begin so."""
+    exact = connection.execute(select(t.job.c.id).where(t.job.c.id == text)).scalar()
+    if exact is not None:
+        return (exact,)
+    over = t.job.c.state.in_(ENDED)
+    named = connection.execute(
+        select(t.job.c.id, over.label("over")).where(t.job.c.name == text).order_by(t.job.c.submitted_at.desc())
+    ).all()
+    if named:
+        return tuple(r.id for r in named if not r.over) or (named[0].id,)
+    begins = t.job.c.id.startswith(text, autoescape=True)
+    found = connection.execute(select(t.job.c.id).where(begins).order_by(t.job.c.submitted_at)).scalars()
+    return tuple(id for id in found if id.startswith(text))  # SQLite's LIKE does not look at capitals
 
 
 def live(connection: Connection) -> tuple[JobRow, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, exists, func, insert, or_, select, update
 
 from gpufleet.store import schema as t
 
@@ -148,6 +148,12 @@ def state_of(connection: Connection, name: str) -> str | None:
     return connection.execute(select(t.operation.c.state).where(t.operation.c.name == name)).scalar()
 
 
-def open_on(connection: Connection, target: str) -> bool:
-    query = select(t.operation.c.id).where(t.operation.c.target == target, t.operation.c.state.in_(OPEN)).limit(1)
+def any_open(connection: Connection, kind: str) -> bool:
+    """Whether an effect of that kind is decided and not finished."""
+    query = select(t.operation.c.id).where(t.operation.c.kind == kind, t.operation.c.state.in_(OPEN)).limit(1)
     return connection.execute(query).first() is not None
+
+
+def count_on(connection: Connection, target: str) -> int:
+    """How many effects were ever decided on a target: the next one's number, so it is not taken for an old one."""
+    return int(connection.execute(select(func.count()).where(t.operation.c.target == target)).scalar_one())

@@ -29,6 +29,19 @@ WRONG = {
         },
         "which is a parent; only leaf queues take jobs",
     ),
+    "a circle of queues": (
+        "teams.yaml", {"queues": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "teams": []}, "its own ancestor",
+    ),
+    "a queue twice": ("teams.yaml", {"queues": [{"name": "a"}, {"name": "a"}], "teams": []}, "queue 'a' stands there twice"),
+    "a weight without end": ("teams.yaml", {"queues": [{"name": "a", "weight": float("inf")}], "teams": []}, "queues.0.weight:"),
+    "an amount below nothing": ("teams.yaml", {"queues": [{"name": "a", "limit": {"*": -1}}], "teams": []}, "queues.0.limit.*:"),
+    "a model nobody makes": (
+        "teams.yaml", {"queues": [{"name": "a", "limit": {"H100": 4}}], "teams": []}, "GPU model 'H100'",
+    ),
+    "two sandboxes in one home": (
+        "fleet.yaml", {"clusters": [{"name": "x", "kind": "sandbox"}, {"name": "y", "kind": "sandbox"}]}, "at most one cluster",
+    ),
+    "a timeout below nothing": ("fleet.yaml", {"recovery": {"start_timeout": "9999999d"}}, "recovery.start_timeout:"),
     "the root by name": ("teams.yaml", {"queues": [{"name": "root"}], "teams": []}, "queue 'root' is there by itself"),
     "a parent that is not there": (
         "teams.yaml", {"queues": [{"name": "a", "parent": "nosuch"}], "teams": []}, "queue 'a' names parent 'nosuch'",

@@ -38,6 +38,8 @@ CURABLE: Final = {
     Reason.TOO_LARGE,
 }
 NANO: Final = 1_000_000_000
+JOINS_WITHIN: Final = timedelta(minutes=10)
+"""A machine that is up and has not joined its cluster by then does not count on any more."""
 PRICE_VALID: Final = timedelta(hours=1)
 """An older price buys nothing."""
 
@@ -85,13 +87,16 @@ def _room(connection: Connection, fleet: Fleet) -> Fraction:
 
 
 def _coming(connection: Connection, snapshot: Snapshot) -> tuple[Node, ...]:
-    """Nodes that were bought and have not joined yet."""
+    """Nodes that were bought and have not joined yet: pending, or up but not seen in their cluster since."""
     there = {n.instance for n in snapshot.nodes}
     offerings = {o.name: o for o, _, _ in world.offerings(connection)}
     return tuple(
         _node(offerings[i.offering], i.name)
         for i in world.instances(connection)
-        if i.state == "pending" and i.name not in there and i.offering in offerings
+        if i.state in ("pending", "ready")
+        and i.name not in there
+        and i.offering in offerings
+        and snapshot.at - i.recorded_at < JOINS_WITHIN
     )
 
 

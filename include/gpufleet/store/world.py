@@ -118,6 +118,7 @@ def put_instances(connection: Connection, cloud: str, instances: Iterable[Instan
                     state=i.state,
                     price_nano=prices.get(i.offering, 0),
                     launched_at=i.launched_at,
+                    recorded_at=now,
                     ended_at=ended,
                 )
             )

@@ -2,6 +2,9 @@
 "use strict";
 const root = document.body.dataset.root;
 
+// Airflow 3.3.2 gives the frame a little more width than it shows; what stands at the right edge would be cut off.
+if (window.self !== window.top) document.body.classList.add("framed");
+
 const escape = (text) => String(text ?? "").replace(/[&<>"']/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[c]);
 
 // The same job has the same colour everywhere and every time.

@@ -48,6 +48,7 @@ instance = Table(
     Column("state", String(16), nullable=False),
     Column("price_nano", BigInteger, nullable=False),
     Column("launched_at", Instant, nullable=False),
+    Column("recorded_at", Instant, nullable=False),  # by our clock; launched_at is by the cloud's
     Column("ended_at", Instant),
     Index("ix_instance_token", "token"),
 )

@@ -84,8 +84,10 @@ class Fields:
 
     def whole(self, key: str, *, least: int = 0) -> int:
         value = self._values.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
-            self._wrong(key, f"a whole number from {least} to {LARGEST}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            self._wrong(key, f"a whole number of at least {least}")
+        if value > LARGEST:
+            self._wrong(key, f"a whole number of at most {LARGEST}")
         return value
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:

@@ -109,6 +109,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("price_nano", sa.BigInteger(), nullable=False),
         sa.Column("launched_at", Instant(timezone=True), nullable=False),
+        sa.Column("recorded_at", Instant(timezone=True), nullable=False),
         sa.Column("ended_at", Instant(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_instance")),
     )

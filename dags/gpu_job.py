@@ -10,6 +10,8 @@ Trigger it with the form, by REST, or use `GpuJobOperator` in your own DAG. The 
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from airflow.sdk import dag
 
 from gpufleet_airflow.forms import JOB_FORM
@@ -18,7 +20,7 @@ from gpufleet_airflow.operators.gpu_job import GpuJobOperator
 
 @dag(schedule=None, catchup=False, max_active_runs=10_000, max_active_tasks=10_000, params=JOB_FORM, doc_md=__doc__,
      description="One GPU job: submitted, placed, watched and recovered until it ends", tags=["gpufleet", "job"],
-     default_args={"owner": "gpufleet", "retries": 2})  # fmt: skip
+     default_args={"owner": "gpufleet", "retries": 2, "retry_delay": timedelta(seconds=10)})  # fmt: skip
 def gpu_job() -> None:
     GpuJobOperator(task_id="run")
 

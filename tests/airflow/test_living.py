@@ -107,17 +107,6 @@ def test_a_process_of_ours_dies_and_the_job_ends_well_once(living: Living, child
     ended_well_once(living, name, run)
 
 
-def test_the_task_process_dies_before_it_defers_and_the_job_is_adopted(living: Living) -> None:
-    """The worst moment: the job is in our database, Airflow does not know it yet."""
-    run = living.trigger(name="task-dies", command=TRAIN)
-    eventually(lambda: living.job("task-dies"), within=60)
-    for process in living.component("scheduler"):
-        for child in process.children(recursive=True):
-            if run in " ".join(child.cmdline()):
-                child.send_signal(signal.SIGKILL)
-    ended_well_once(living, "task-dies", run)
-
-
 def test_without_a_controller_everything_works_within_the_minute(living: Living) -> None:
     supervisor = living.embedded.supervisor
     controller = supervisor.children.pop("controller")

@@ -76,11 +76,18 @@ def strays(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get("GPUFLEET_HOME") == str(home):
+            if process.pid != os.getpid() and _is_of(process, home):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+def _is_of(process: psutil.Process, home: Path) -> bool:
+    """By its environment; Airflow's own overwrite theirs with a title, and are known by title and folder."""
+    if process.environ().get("GPUFLEET_HOME") == str(home):
+        return True
+    return process.cmdline()[:1] != [] and process.cmdline()[0].startswith("airflow ") and process.cwd() == str(home)
 
 
 def end(processes: list[psutil.Process]) -> None:

@@ -81,8 +81,8 @@ def pods(count: int = 1, *, cpu: float | None = None, memory_gib: float | None =
 
 
 def job(name: str = "j", *sets: PodSet, queue: str = "a", age: timedelta = 5 * MINUTE, **more: Any) -> Job:
-    """A training job of one whole GPU, submitted five minutes ago; `required` and `preferred` name levels."""
-    wish = TopologyWish(more.pop("required", None), more.pop("preferred", None))
+    """A training job of one whole GPU, submitted five minutes ago; `required`, `preferred`, `spread` name levels."""
+    wish = TopologyWish(more.pop("required", None), more.pop("preferred", None), more.pop("spread", None))
     kind = Kind(more.pop("kind", "training"))
     capacity = tuple(map(CapacityType, more.pop("capacity", ())))
     return Job(name, queue, "", queue, kind, sets or (pods(),), NOW - age, topology=wish, capacity=capacity, **more)

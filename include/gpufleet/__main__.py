@@ -39,7 +39,15 @@ def _run(words: list[str]) -> int:
 def _is_about_a_file(words: list[str]) -> bool:
     if not words or "--help" in words:
         return False
+    if words[0] == "what-if":
+        return _names_a_file(words[1:])
     return words[0] in ("plan", "settle") or (words[0] == "explain" and any(w.startswith("--job") for w in words))
+
+
+def _names_a_file(words: list[str]) -> bool:
+    """A word that is neither an option nor the value of one."""
+    values = {place + 1 for place, word in enumerate(words) if word in ("--change", "--home")}
+    return any(not word.startswith("-") and place not in values for place, word in enumerate(words))
 
 
 if __name__ == "__main__":

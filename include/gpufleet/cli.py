@@ -77,6 +77,23 @@ def explain(
     live.explain(_fleet(home), what, as_json=as_json)
 
 
+@app.command(name="what-if")
+def what_if(
+    change: Annotated[Path, typer.Option(help="A change file (docs/formats.md section 1).")],
+    scenario: Annotated[Path | None, typer.Argument(help="A scenario file; without one, the live fleet.")] = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """What the scheduler would do differently if nodes, quotas or jobs were changed; nothing is changed."""
+    if scenario is not None:
+        from gpufleet.commands import offline
+
+        raise typer.Exit(offline.what_if(str(scenario), str(change), as_json=as_json))
+    from gpufleet.commands import live
+
+    live.what_if(_fleet(home), change, as_json=as_json)
+
+
 @app.command()
 def status(home: Home = None, as_json: Json = False) -> None:
     """Nodes, GPUs, jobs and who is at work."""
@@ -95,6 +112,16 @@ def jobs(
     live.jobs(_fleet(home), team, as_json=as_json)
 
 
+@app.command()
+def memory(
+    team: Annotated[str | None, typer.Option(help="Only this team's.")] = None, home: Home = None, as_json: Json = False
+) -> None:
+    """Jobs whose GPU memory was measured: who asked for too little, and who for too much."""
+    from gpufleet.commands import live
+
+    live.memory(_fleet(home), team, as_json=as_json)
+
+
 @app.command(context_settings={"ignore_unknown_options": True})
 def submit(
     team: Annotated[str, typer.Option(help="The team that pays.")],
@@ -107,6 +134,8 @@ def submit(
     memory_gib: Annotated[
         str | None, typer.Option(help="GPU memory of each replica: a MIG slice that holds it.")
     ] = None,
+    like: Annotated[str | None, typer.Option(help="As much as was learned: 'NAME; batch 2; sequence 2048'.")] = None,
+    workload: Annotated[str | None, typer.Option(help="What runs, in such words: it is learned.")] = None,
     profile: Annotated[str | None, typer.Option(help="A MIG profile by name.")] = None,
     share: Annotated[str | None, typer.Option(help="A fraction of one GPU, with --memory-gib.")] = None,
     models: Annotated[str | None, typer.Option(help="GPU models, separated by commas.")] = None,
@@ -128,9 +157,10 @@ def submit(
 
     given = {
         "team": team, "project": project, "command": command, "name": name, "kind": kind, "pods": pods, "gpus": gpus,
-        "memory_gib": memory_gib, "profile": profile, "share": share, "models": models, "capacity": capacity,
-        "priority": priority, "preemptible": preemptible, "checkpoint_interval": checkpoint_interval,
-        "topology_required": topology_required, "runtime": runtime, "image": image, "env": live.env_pairs(env or []),
+        "memory_gib": memory_gib, "like": like, "workload": workload, "profile": profile, "share": share,
+        "models": models, "capacity": capacity, "priority": priority, "preemptible": preemptible,
+        "checkpoint_interval": checkpoint_interval, "topology_required": topology_required, "runtime": runtime,
+        "image": image, "env": live.env_pairs(env or []),
     }  # fmt: skip
     live.submit(_fleet(home), given, as_json=as_json)
 
@@ -220,6 +250,35 @@ def controller(every: Annotated[float, typer.Option(help="Seconds between ticks.
     from gpufleet.commands import resident
 
     resident.controller(_fleet(home), every)
+
+
+simulate = typer.Typer(no_args_is_help=True, help="Replays and made-up worlds: what the engine is worth.")
+app.add_typer(simulate, name="simulate")
+
+
+@simulate.command()
+def openb(
+    pods: Annotated[Path, typer.Option(help="The workload's pods, CSV or gzip.")],
+    nodes: Annotated[Path, typer.Option(help="The cluster's nodes, CSV.")],
+    policy: Annotated[str, typer.Option(help="random, dotprod, gpupacking, bestfit, gpuclustering, fgd or gpufleet.")],
+    order: Annotated[Path | None, typer.Option(help="Golden pod orders, one row per seed.")] = None,
+    ties: Annotated[Path | None, typer.Option(help="Golden tie ranks of the nodes, one row per seed.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 10,
+    stop: Annotated[float, typer.Option(help="End when so much of the GPUs has been asked for.")] = 1.3,
+    moves: Annotated[float, typer.Option(help="The part of placed pods that may be moved (gpufleet only).")] = 0.0,
+    mix: Annotated[
+        str, typer.Option(help="known (as FGD has it) or learnt from the arrivals (gpufleet only).")
+    ] = "known",
+    as_json: Json = False,
+) -> None:
+    """Replay an openb workload: pods arrive one by one, nothing departs; how much of the GPUs is given out."""
+    from gpufleet.commands import simulate as simulated
+
+    raise typer.Exit(
+        simulated.openb(
+            pods, nodes, policy, order=order, ties=ties, seeds=seeds, stop=stop, moves=moves, mix=mix, as_json=as_json
+        )
+    )
 
 
 def _fleet(home: str | None) -> Any:

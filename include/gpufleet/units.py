@@ -52,7 +52,8 @@ class GpuAmount:
         return Fraction(self.grains, GRAIN)
 
     def __str__(self) -> str:
-        return f"{float(self.gpus):.4g}"
+        gpus = float(self.gpus)
+        return f"{gpus:.4g}" if gpus < 1000 else f"{round(gpus, 1):.10g}"
 
 
 NO_GPU: Final = GpuAmount(0)

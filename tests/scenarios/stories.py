@@ -48,7 +48,7 @@ def tell(story: Story) -> None:
     """Plan, look, and let it come to rest."""
     fleet = snapshot(*story.facts)
     plan = run_pass(fleet, story.policy, NOW)
-    assert broken_laws(fleet, plan) == []
+    assert broken_laws(fleet, plan, story.policy) == []
     _look_at_starts(story, plan)
     _look_at_waiting(story, plan)
     _look_at_victims(story, fleet, plan)

@@ -51,6 +51,52 @@ WHOLE = {
     ),
 }
 
+MIXED = {
+    "a gang never stands on two GPU models by itself": Story(
+        [node("h", gpus=2), node("a", model="A100-80", gpus=2), pending("p", pods(3, gpus=1))],
+        starts=[],
+    ),
+    "a gang that asked for it may": Story(
+        [node("h", gpus=2), node("a", model="A100-80", gpus=2), pending("p", pods(3, gpus=1), mix_models=True)],
+        starts=["p"],
+        on={"p": ["a", "h"]},
+    ),
+    "one model is still better where it has room": Story(
+        [node("h", gpus=4), node("a", model="A100-80", gpus=2), pending("p", pods(3, gpus=1), mix_models=True)],
+        on={"p": ["h"]},
+    ),
+    "each model's limit holds for a mixed gang": Story(
+        [
+            node("h", gpus=2),
+            node("a", model="A100-80", gpus=2),
+            queue("a", 4, limit={"*": 4, "A100-80": 0}),
+            pending("p", pods(3, gpus=1), mix_models=True),
+        ],
+        starts=[],
+    ),
+}
+
+SPREAD = {
+    "replicas that must not go down together each get a node of their own": Story(
+        [*nodes(3), pending("p", pods(3, gpus=1), kind="inference", spread="node")], on={"p": ["n0", "n1", "n2"]}
+    ),
+    "replicas spread over leaves, two where there is no third leaf": Story(
+        [*TWO_LEAVES, pending("p", pods(2, gpus=2), kind="inference", spread="leaf")], on={"p": ["a1", "b1"]}
+    ),
+    "more replicas than nodes go round again": Story(
+        [*nodes(2), pending("p", pods(4, gpus=4), kind="inference", spread="node")], on={"p": ["n0", "n1"]}
+    ),
+    "spread slices stand on different nodes though one card would hold them": Story(
+        [*nodes(2), pending("p", pods(2, profile="1g.10gb"), kind="inference", spread="node")], on={"p": ["n0", "n1"]}
+    ),
+    "spread over nodes but bound to one leaf": Story(
+        [*TWO_LEAVES, pending("p", pods(2, gpus=1), spread="node", required="leaf")], on={"p": ["a1", "a2"]}
+    ),
+    "what cannot be spread evenly still starts": Story(
+        [node("n0"), node("n1", gpus=1), pending("p", pods(4, gpus=1), spread="node")], on={"p": ["n0", "n1"]}
+    ),
+}
+
 SLICED = {
     "the first small slice goes to the right end": Story(
         [node(gpus=1), pending("p", pods(profile="1g.10gb"))], slices={"p": "1g.10gb@6"}
@@ -130,6 +176,11 @@ SHARED = {
             pending("p", pods(share="800/20")),
         ],
         waits={"p": "fragmented"},
+    ),
+    "a node without shares still serves the whole GPUs of a job that has both": Story(
+        [node("closed", gpus=2, sharing=False), node("open", gpus=1), pending("p", pods(gpus=2), pods(share="500/2"))],
+        starts=["p"],
+        on={"p": ["closed", "open"]},
     ),
     "a share needs a node that offers shares": Story(
         [
@@ -216,6 +267,16 @@ NEAR = {
 
 @pytest.mark.parametrize("story", WHOLE.values(), ids=WHOLE)
 def test_whole_gpus(story: Story) -> None:
+    tell(story)
+
+
+@pytest.mark.parametrize("story", MIXED.values(), ids=MIXED)
+def test_models_together(story: Story) -> None:
+    tell(story)
+
+
+@pytest.mark.parametrize("story", SPREAD.values(), ids=SPREAD)
+def test_replicas_apart(story: Story) -> None:
     tell(story)
 
 

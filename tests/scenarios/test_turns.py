@@ -8,6 +8,7 @@ import pytest
 from tests.builders import HOUR, MINUTE, node, nodes, on, pending, pods, queue, running
 from tests.scenarios.stories import Story, tell
 
+from gpufleet.model.hardware import MigRemake
 from gpufleet.model.policy import SchedulingPolicy
 
 FULL = tuple(range(8))
@@ -210,6 +211,19 @@ TAKING_BACK = {
         starts=["p"],
         stops=["batch"],
     ),
+    "a cheap victim that does not suffice is not stopped beside the one that does": Story(
+        [
+            node(),
+            queue("a", 8),
+            queue("b", 0),
+            running("little", on("n1", 0), queue="b", saved=20),
+            running("enough", on("n1", 1, 2, 3, 4), queue="b", saved=27),
+            running("fixed", on("n1", 5, 6, 7), queue="b", preemptible=False),
+            pending("p", pods(gpus=4)),
+        ],
+        starts=["p"],
+        stops=["enough"],
+    ),
     "one job that loses little beats four that lose more together": Story(
         [
             node(),
@@ -232,6 +246,26 @@ IN_ONE_QUEUE = {
     ),
     "equal priority never preempts": Story(
         [node(), running("first", on("n1", *FULL)), pending("twin", pods(gpus=8))], starts=[], stops=[]
+    ),
+    "nor does it beside a lower one": Story(
+        [
+            *nodes(2),
+            running("low", on("n0", *FULL), priority=10),
+            running("equal", on("n1", *FULL), priority=60, saved=1),
+            pending("vip", pods(2, gpus=8), priority=60),
+        ],
+        starts=[],
+        stops=[],
+    ),
+    "and the lower one goes first, though it loses more": Story(
+        [
+            *nodes(2),
+            running("low", on("n0", *FULL), priority=10, saved=50),
+            running("equal", on("n1", *FULL), priority=60, saved=20),
+            pending("vip", pods(gpus=8), priority=60),
+        ],
+        starts=["vip"],
+        stops=["low"],
     ),
     "the freshest save loses least": Story(
         [
@@ -352,6 +386,12 @@ MOVING = {
         [*nodes(2), running("low", on("n0", 0), saved=1, priority=10),
          running("mid", on("n1", *range(7)), preemptible=False, priority=90), pending("vip", pods(gpus=8), priority=60)],
         starts=["vip"], moves=["low"], stops=[],
+    ),
+    "nobody moves back to a node that is remade only when it is empty": Story(
+        [node(gpus=2, mig=MigRemake.EMPTY_NODE), queue("a", 1),
+         running("r", on("n1", slices=["0:1g.10gb@0"]), on("n1", shares=["1:100/2"]), saved=1),
+         pending("p", pods(slice_gib=4), preemptible=False)],
+        starts=[], moves=[],
     ),
     "shares move together": Story(
         [node(gpus=4), *(running(f"s{i}", on("n1", shares=[f"{i}:100/10"]), saved=1) for i in range(4)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from gpufleet.errors import Invalid
@@ -108,6 +109,30 @@ def jobs(fleet: Fleet, team: str | None, *, as_json: bool) -> None:
     )  # fmt: skip
 
 
+def what_if(fleet: Fleet, change: Path, *, as_json: bool) -> None:
+    from gpufleet.formats.difference import difference_lines, difference_to_json
+    from gpufleet.services.what_if import what_if as changed
+
+    snapshot, found = changed(fleet, change)
+    if as_json:
+        show(difference_to_json(found, snapshot))
+    else:
+        print("\n".join(difference_lines(found)))
+
+
+def memory(fleet: Fleet, team: str | None, *, as_json: bool) -> None:
+    from gpufleet.services.memory_report import memory_report
+
+    rows = memory_report(fleet, team=team)
+    if as_json:
+        show({"jobs": rows})
+        return
+    _table(
+        ("job", "team/project", "asks", "fit", "what was seen"),
+        [(r["job"], f"{r['team']}/{r['project']}", r["asks"], r["fit"], r["says"]) for r in rows],
+    )
+
+
 def explain(fleet: Fleet, job: str, *, as_json: bool) -> None:
     from gpufleet.services.explain_job import explain_job
 
@@ -124,7 +149,14 @@ def explain(fleet: Fleet, job: str, *, as_json: bool) -> None:
         )
         print(f"  place:   {place}")
         print(f"  reason:  {view['reason'] or '-'}: {view['detail']}")
-        print(f"  unblock: {view['unblock'] or 'nothing short of more room'}")
+        told = view.get("explanation") or {"unblock": view["unblock"], "checks": [], "options": []}
+        print(f"  unblock: {told['unblock'] or 'nothing short of more room'}")
+        for other in told["options"][1:]:
+            print(f"       or: {other['detail']}")
+        for check in told["checks"]:
+            print(f"  {'ok' if check['ok'] else 'NO':<3}{check['level']}: {check['detail']}")
+    for word in filter(None, (view["memory"]["derived"], view["memory"]["says"])):
+        print(f"  memory:  {word}")
     for where in view["where"]:
         print(f"  rank {where['rank']} on {where['node']}: {_devices(where)}")
 

@@ -1,4 +1,4 @@
-"""The verbs that work on a scenario file and need no fleet: plan, explain, settle. They answer with an exit status.
+"""The verbs that work on a scenario file and need no fleet: plan, explain, what-if, settle. They answer with an exit status.
 
 Imported for one plan, so nothing heavy: standard library, PyYAML and the pure rooms.
 """
@@ -20,6 +20,7 @@ from gpufleet.model.snapshot import Snapshot
 from gpufleet.scheduling import explain as explain_job
 from gpufleet.scheduling import run_pass
 from gpufleet.scheduling import settle as settle_fleet
+from gpufleet.scheduling import what_if as what_if_changed
 
 Answer = Callable[[Snapshot, SchedulingPolicy], tuple[dict[str, Any], list[str]]]
 """From a scenario to the JSON document and to the lines for a person."""
@@ -40,7 +41,24 @@ def explain(path: str, job: str, as_json: bool) -> int:
 
     def answer(snapshot: Snapshot, policy: SchedulingPolicy) -> tuple[dict[str, Any], list[str]]:
         found = explain_job(snapshot, policy, snapshot.at, job)
-        return explanation_to_json(found), explanation_lines(found)
+        derived = [s.derived for p in snapshot.pending if p.job.id == job for s in p.job.pod_sets if s.derived]
+        lines = [*explanation_lines(found), *(f"memory: {why}" for why in derived)]
+        return explanation_to_json(found) | ({"memory": derived} if derived else {}), lines
+
+    return _on_file(path, as_json, answer)
+
+
+def what_if(path: str, change: str, as_json: bool) -> int:
+    """`gpufleet what-if FILE --change CHANGE`: what a change would make different."""
+    from gpufleet.formats.change import load_change
+    from gpufleet.formats.difference import difference_lines, difference_to_json
+
+    def answer(snapshot: Snapshot, policy: SchedulingPolicy) -> tuple[dict[str, Any], list[str]]:
+        if not change:
+            raise Invalid("gpufleet what-if: say what would change with --change FILE.")
+        asked = load_change(Path(change), snapshot)
+        found = what_if_changed(snapshot, asked, policy, snapshot.at)
+        return difference_to_json(found, snapshot), difference_lines(found)
 
     return _on_file(path, as_json, answer)
 
@@ -79,15 +97,18 @@ def main(arguments: list[str]) -> int:
     import argparse
 
     parser = argparse.ArgumentParser(prog="gpufleet")
-    parser.add_argument("verb", choices=("plan", "explain", "settle"))
+    parser.add_argument("verb", choices=("plan", "explain", "what-if", "settle"))
     parser.add_argument("file")
     parser.add_argument("--job", default="")
+    parser.add_argument("--change", default="")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--json", action="store_true", dest="as_json")
     asked = parser.parse_args(arguments)
     match asked.verb:
         case "explain":
             return explain(asked.file, asked.job, asked.as_json)
+        case "what-if":
+            return what_if(asked.file, asked.change, asked.as_json)
         case "settle":
             return settle(asked.file, asked.rounds, asked.as_json)
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -17,13 +18,13 @@ def to_json(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
     running = {r.job.id: r.places for r in snapshot.running}
     return {
         "placements": [
-            {"job": p.job, "after": list(p.after), "pods": [_pod(place) for place in p.pods]} for p in plan.placements
+            {"job": p.job, "after": list(p.after), "pods": [pod(place) for place in p.pods]} for p in plan.placements
         ],
-        "evictions": [_eviction(e) for e in plan.evictions],
-        "moves": [_move(m, running[m.job]) for m in plan.moves],
-        "repartitions": [_repartition(r) for r in plan.repartitions],
+        "evictions": [eviction(e) for e in plan.evictions],
+        "moves": [move(m, running[m.job]) for m in plan.moves],
+        "repartitions": [repartition(r) for r in plan.repartitions],
         "pending": [waiting(w) for w in plan.waiting],
-        "capacity_requests": [_request(r) for r in plan.capacity_requests],
+        "capacity_requests": [request(r) for r in plan.capacity_requests],
     }
 
 
@@ -32,7 +33,8 @@ def hours(amount: Fraction) -> str:
     return f"{float(amount):.2f}"
 
 
-def _pod(place: PodPlace) -> dict[str, Any]:
+def pod(place: PodPlace) -> dict[str, Any]:
+    """One pod and its devices."""
     return {"set": place.pod_set, "rank": place.rank, "node": place.node, **_devices(place)}
 
 
@@ -53,30 +55,33 @@ def fraction(milli: int) -> str:
     return f"{milli / 1000:.3f}".rstrip("0").rstrip(".")
 
 
-def _eviction(eviction: Eviction) -> dict[str, Any]:
+def eviction(entry: Eviction) -> dict[str, Any]:
+    """One stop."""
     return {
-        "job": eviction.job,
-        "pods": "all" if eviction.ranks is None else list(eviction.ranks),
-        "for": eviction.for_job,
-        "reason": eviction.why,
-        "lost_gpu_hours": hours(eviction.lost_gpu_hours),
+        "job": entry.job,
+        "pods": "all" if entry.ranks is None else list(entry.ranks),
+        "for": entry.for_job,
+        "reason": entry.why,
+        "lost_gpu_hours": hours(entry.lost_gpu_hours),
     }
 
 
-def _move(move: Move, before: tuple[PodPlace, ...]) -> dict[str, Any]:
+def move(entry: Move, before: tuple[PodPlace, ...]) -> dict[str, Any]:
+    """One move; `before` is where the whole job stands."""
     number = {place.rank: i for i, place in enumerate(before)}
     return {
-        "job": move.job,
-        "for": move.for_job,
+        "job": entry.job,
+        "for": entry.for_job,
         "pods": [
             {"rank": number[p.rank], "from": source, "to": p.node, **_devices(p)}
-            for p, source in zip(move.places, move.sources, strict=True)
+            for p, source in zip(entry.places, entry.sources, strict=True)
         ],
-        "lost_gpu_hours": hours(move.lost_gpu_hours),
+        "lost_gpu_hours": hours(entry.lost_gpu_hours),
     }
 
 
-def _repartition(change: Repartition) -> dict[str, Any]:
+def repartition(change: Repartition) -> dict[str, Any]:
+    """One GPU cut anew."""
     return {
         "node": change.node,
         "gpu": change.gpu,
@@ -111,21 +116,30 @@ def explanation_to_json(found: Explanation) -> dict[str, Any]:
             {"level": a.level, "domains": a.domains, "best": a.best, "needed": a.needed, "fits": a.fits}
             for a in found.levels
         ],
+        "checks": [{"level": c.level, "ok": c.ok, "detail": c.detail} for c in found.checks],
+        "options": [{"kind": o.kind, "detail": o.detail} for o in found.options],
+        "expected_start": _instant(found.expected_start),
+        "cut": found.cut,
     }
 
 
-def _request(request: CapacityRequest) -> dict[str, Any]:
+def _instant(at: datetime | None) -> str | None:
+    return None if at is None else f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def request(entry: CapacityRequest) -> dict[str, Any]:
+    """Capacity for one waiting job."""
     return {
-        "for": request.for_job,
-        "pods": [_pod_set(s) for s in request.pods],
-        "models": list(request.models),
-        "topology": _topology(request.topology),
-        "capacity": [str(c) for c in request.capacity],
+        "for": entry.for_job,
+        "pods": [_pod_set(s) for s in entry.pods],
+        "models": list(entry.models),
+        "topology": _topology(entry.topology),
+        "capacity": [str(c) for c in entry.capacity],
     }
 
 
 def _topology(wish: TopologyWish) -> dict[str, str]:
-    found = {"required": wish.required, "preferred": wish.preferred}
+    found = {"required": wish.required, "preferred": wish.preferred, "spread": wish.spread}
     return {key: value for key, value in found.items() if value is not None}
 
 

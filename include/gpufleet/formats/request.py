@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -22,7 +22,9 @@ from gpufleet.model.workload import (
     Slice,
     TopologyWish,
     Whole,
+    Workload,
 )
+from gpufleet.placement.memory import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class JobRequest:
     """A request in the caller's words; unset keys are None and take the documented default.
 
     One pod set of `pods` pods; each asks for `gpus` whole GPUs, or a slice that holds `memory_gib`, or a named MIG
-    `profile`, or a `share` of a GPU (then `memory_gib` is the share's memory).
+    `profile`, or a `share` of a GPU (then `memory_gib` is the share's memory). Instead of `memory_gib` it may name a
+    workload it is `like`; what that needs is known where measured runs are, and `with_need` puts it in.
     """
 
     team: str
@@ -49,9 +52,18 @@ class JobRequest:
     preemptible: bool = True
     min_members: int | None = None
     topology: TopologyWish = TopologyWish()
+    mix_models: bool = False
     runtime: timedelta | None = None
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     fresh: bool = False
+    workload: Workload | None = None
+    like: Workload | None = None
+    derived: str = ""
+
+    def with_need(self, need: Need) -> JobRequest:
+        """The same request with the memory that was learned for what it is like."""
+        assert isinstance(self.demand, Slice | Share), "the reader takes `like` for slices and shares only"
+        return replace(self, demand=replace(self.demand, memory_mib=need.memory_mib), derived=need.why)
 
     def to_job(self, *, id: str, queue: str, submitted_by: str, at: datetime) -> Job:
         """The job this asks for."""
@@ -62,7 +74,7 @@ class JobRequest:
             project=self.project,
             queue=queue,
             kind=self.kind,
-            pod_sets=(PodSet(self.pods, self.demand),),
+            pod_sets=(PodSet(self.pods, self.demand, derived=self.derived),),
             submitted_at=at,
             submitted_by=submitted_by,
             priority=self.priority,
@@ -72,9 +84,11 @@ class JobRequest:
             needs=Needs(memory_mib=self.gpu_memory_mib),
             capacity=self.capacity,
             topology=self.topology,
+            mix_models=self.mix_models,
             runtime=self.runtime,
             checkpoint=self.checkpoint,
             container=Container(self.command, self.image, self.env),
+            workload=self.workload or self.like,
         )
 
 
@@ -89,6 +103,7 @@ KEYS: Final = (
     "pods",
     "gpus",
     "memory_gib",
+    "like",
     "profile",
     "share",
     "models",
@@ -99,11 +114,14 @@ KEYS: Final = (
     "min_members",
     "topology_required",
     "topology_preferred",
+    "topology_spread",
+    "mix_models",
     "runtime",
     "checkpoint_interval",
     "checkpoint_keep",
     "grace",
     "fresh",
+    "workload",
 )
 
 
@@ -120,7 +138,7 @@ def parse_request(raw: Mapping[str, Any]) -> JobRequest:
     request = JobRequest(
         demand=_demand(given),
         checkpoint=_checkpoint(given),
-        topology=TopologyWish(values.pop("topology_required", None), values.pop("topology_preferred", None)),
+        topology=TopologyWish(*(values.pop(f"topology_{key}", None) for key in ("required", "preferred", "spread"))),
         gpu_memory_mib=values.pop("gpu_memory_gib", 0),
         **{k: v for k, v in values.items() if k in _FIELDS},
     )
@@ -149,25 +167,43 @@ _READERS: Final[dict[str, Any]] = {
     "min_members": readers.positive,
     "topology_required": readers.text,
     "topology_preferred": readers.text,
+    "topology_spread": readers.text,
+    "mix_models": readers.flag,
     "runtime": readers.length,
     "fresh": readers.flag,
+    "workload": readers.workload,
+    "like": readers.workload,
 }
 
 
 def _demand(given: Mapping[str, Any]) -> Demand:
-    """Exactly one way to ask: gpus, profile, share (with memory_gib), or memory_gib alone."""
-    ways = [key for key in ("gpus", "profile", "share") if key in given]
-    if len(ways) > 1:
-        raise Invalid(f"{ways[0]} and {ways[1]} exclude each other; a pod asks for GPUs, a slice or a share.")
-    if "gpus" in given and "memory_gib" in given:
-        raise Invalid("gpus and memory_gib exclude each other; a whole GPU's least memory is gpu_memory_gib.")
+    """One way to ask: gpus, profile, share (with memory_gib or like), or one of memory_gib and like alone."""
+    if clash := next((pair for pair in _CLASHES if all(key in given for key in pair)), None):
+        raise Invalid(f"{clash[0]} and {clash[1]} exclude each other; {_CLASHES[clash]}.")
     if "share" in given:
         return _share(given)
     if "profile" in given:
         return Slice(profile=readers.text("profile", given["profile"]))
-    if "memory_gib" in given:
-        return Slice(memory_mib=readers.memory("memory_gib", given["memory_gib"]))
+    if "memory_gib" in given or "like" in given:
+        return Slice(memory_mib=_memory(given))
     return Whole(readers.positive("gpus", given.get("gpus", 1)))
+
+
+_WAYS: Final = "a pod asks for GPUs, a slice or a share"
+_CLASHES: Final = {
+    ("gpus", "profile"): _WAYS,
+    ("gpus", "share"): _WAYS,
+    ("profile", "share"): _WAYS,
+    ("gpus", "memory_gib"): "a whole GPU's least memory is gpu_memory_gib",
+    ("gpus", "like"): "whole GPUs have all the memory there is; workload says what runs on them",
+    ("profile", "like"): "the memory of a slice is named, asked for, or learned",
+    ("memory_gib", "like"): "the memory of a slice is named, asked for, or learned",
+}
+
+
+def _memory(given: Mapping[str, Any]) -> int:
+    """MiB; 0 for now where it is to be learned."""
+    return readers.memory("memory_gib", given["memory_gib"]) if "memory_gib" in given else 0
 
 
 def _share(given: Mapping[str, Any]) -> Share:
@@ -179,9 +215,9 @@ def _share(given: Mapping[str, Any]) -> Share:
         ) from None
     if not 0 < milli <= 1000 or isinstance(given["share"], bool):
         raise Invalid(f"share must be above 0 and at most 1, not {readers.short(given['share'])}.")
-    if "memory_gib" not in given:
+    if "memory_gib" not in given and "like" not in given:
         raise Invalid("memory_gib is missing; a share of a GPU needs the memory it may use.")
-    return Share(milli, readers.memory("memory_gib", given["memory_gib"]))
+    return Share(milli, _memory(given))
 
 
 def _checkpoint(given: Mapping[str, Any]) -> CheckpointPolicy:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gpufleet.errors import Invalid
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.catalogue import gpu_model
-from gpufleet.model.workload import Kind
+from gpufleet.model.workload import Kind, Workload
 from gpufleet.units import duration, mib
 
 PRIORITIES: Final = range(0, 1001)
@@ -126,3 +126,29 @@ def length(key: str, value: Any) -> timedelta:
     if length <= timedelta(0):
         raise Invalid(f"{key} must be longer than 0, not {short(value)}.")
     return length
+
+
+WORKLOAD_KEYS: Final = ("workload", "batch", "sequence")
+LONGEST_NAME: Final = 200
+"""What the store keeps of a workload's name."""
+
+
+def workload(key: str, value: Any) -> Workload:
+    """`{workload: NAME, batch: 2, sequence: 2048}`, or in one line `NAME; batch 2; sequence 2048`."""
+    if isinstance(value, str):
+        value = _workload_words(value)
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{key} must name a workload with its batch and sequence, not {short(value)}.")
+    unknown = sorted(str(k) for k in value if k not in WORKLOAD_KEYS)
+    if unknown:
+        raise Invalid(f"{key} has the key {short(unknown[0])}; known are {', '.join(WORKLOAD_KEYS)}.")
+    name = text(f"{key}.workload", value.get("workload", ""))
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise Invalid(f"{key}.workload must name the workload in at most {LONGEST_NAME} characters.")
+    batch, sequence = (positive(f"{key}.{size}", value.get(size, 1)) for size in WORKLOAD_KEYS[1:])
+    return Workload(name, batch, sequence)
+
+
+def _workload_words(line: str) -> dict[str, str]:
+    name, *sizes = (part.strip() for part in line.split(";"))
+    return {"workload": name} | {size.partition(" ")[0]: size.partition(" ")[2] for size in sizes}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from gpufleet.errors import Invalid, NotFound
-from gpufleet.formats.cell import Cell, Fields, names, read, unique
+from gpufleet.formats.cell import Cell, Fields, names, read, read_text, unique
 from gpufleet.formats.occupancy import impossible
 from gpufleet.formats.scenario_jobs import read_pending, read_running
+from gpufleet.formats.scenario_memory import read_points
 from gpufleet.formats.scenario_nodes import read_nodes, read_queues
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Snapshot
@@ -19,34 +20,37 @@ from gpufleet.quota.report import capacity
 from gpufleet.units import GpuAmount
 
 VERSION = 1
-KEYS = ("version", "at", "levels", "nodes", "queues", "running", "pending", "policy")
+KEYS = ("version", "at", "levels", "nodes", "queues", "running", "pending", "policy", "memory_points")
 POLICY_KEYS = tuple(f.name for f in fields_of(SchedulingPolicy))
+READERS: Mapping[type, Callable[[Cell], Any]] = {
+    timedelta: Cell.span,
+    bool: Cell.boolean,
+    int: Cell.integer,
+    float: lambda cell: float(cell.number()),
+}
+"""How a knob of the policy is read, by the kind of its default."""
 
 
 def load(source: Path | str) -> tuple[Snapshot, SchedulingPolicy]:
     """The snapshot and policy of a scenario: of a file where `source` is a Path, else of the text itself."""
     if not isinstance(source, Path):
         return loads(source, "scenario")
-    try:
-        return loads(source.read_text(), str(source))
-    except FileNotFoundError:
-        raise NotFound(f"{source}: there is no such file.") from None
-    except (OSError, UnicodeDecodeError) as why:
-        raise Invalid(f"{source}: cannot be read: {why}.") from None
+    return loads(read_text(source), str(source))
 
 
 def loads(text: str, file: str) -> tuple[Snapshot, SchedulingPolicy]:
     """The snapshot and policy of a scenario's text; errors speak of `file`."""
     fields = read(text, file).fields(KEYS)
     if fields["version"].integer() != VERSION:
-        raise fields["version"].wrong(f"version {fields['version'].raw} is not known; this is version {VERSION}.")
+        raise fields["version"].wrong(f"version {fields['version'].shown} is not known; this is version {VERSION}.")
     levels = fields.get("levels", _levels, ())
     at = fields["at"].instant()
     nodes = read_nodes(fields.cells("nodes"), levels)
     queues = read_queues(fields.cells("queues"))
     by_name = {n.name: n for n in nodes}
     running = read_running(fields.cells("running"), by_name, at)
-    pending = tuple(read_pending(c, levels, at) for c in fields.cells("pending"))
+    points = read_points(fields.cells("memory_points"))
+    pending = tuple(read_pending(c, levels, at, points) for c in fields.cells("pending"))
     _check_jobs(fields, queues)
     if why := impossible(nodes, running):
         raise fields["nodes" if "nodes" in fields else "running"].wrong(why)
@@ -64,7 +68,7 @@ def _levels(cell: Cell) -> tuple[str, ...]:
 def _policy(cell: Cell) -> SchedulingPolicy:
     fields = cell.fields(POLICY_KEYS)
     default = SchedulingPolicy()
-    chosen: dict[str, timedelta] = {key: fields.get(key, Cell.span, getattr(default, key)) for key in POLICY_KEYS}
+    chosen = {key: fields.get(key, READERS[type(getattr(default, key))], getattr(default, key)) for key in POLICY_KEYS}
     return SchedulingPolicy(**chosen)
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from gpufleet.errors import Invalid
 from gpufleet.formats.cell import Cell, Fields
+from gpufleet.formats.scenario_memory import Points, like
 from gpufleet.formats.scenario_nodes import gpu_index, read_model
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.catalogue import capability, gpu_models
@@ -17,9 +18,11 @@ from gpufleet.model.workload import Demand, Job, Kind, Needs, PodSet, Share, Sli
 
 COMMON = ("job", "queue", "priority", "preemptible", "kind", "min_members", "runtime", "pods")
 RUNNING_KEYS = (*COMMON, "started", "last_checkpoint")
-PENDING_KEYS = (*COMMON, "submitted", "models", "needs", "capacity", "topology")
+PENDING_KEYS = (*COMMON, "submitted", "models", "mix_models", "needs", "capacity", "topology")
 POD_KEYS = ("count", "gpus", "slice", "profile", "share", "cpu", "memory_gib")
 DEMANDS = ("gpus", "slice", "profile", "share")
+MOST_PODS, MOST_IDLE_PODS = 10_000_000, 10_000
+"""More pods in one job, or more that ask for no GPU and so fit anywhere, are a typing error."""
 
 
 def _job(fields: Fields, pod_sets: tuple[PodSet, ...], since: datetime) -> Job:
@@ -46,13 +49,18 @@ def _job(fields: Fields, pod_sets: tuple[PodSet, ...], since: datetime) -> Job:
 # ---------------------------------------------------------------- pending
 
 
-def read_pending(cell: Cell, levels: tuple[str, ...], at: datetime) -> Pending:
-    """One waiting job."""
+def read_pending(cell: Cell, levels: tuple[str, ...], at: datetime, points: Points = ()) -> Pending:
+    """One waiting job; `points` are the measured runs that its pods may refer to."""
     fields = cell.fields(PENDING_KEYS)
     job_name = fields["job"].text()
-    sets = tuple(_pod_set(c, job_name) for c in fields["pods"].cells())
+    kind = fields.get("kind", lambda c: c.choice(Kind), Kind.TRAINING)
+    sets = tuple(_pod_set(c, job_name, kind, points) for c in fields["pods"].cells())
     if not sets:
         raise fields["pods"].wrong(f"{job_name} has no pods.")
+    if (pods := sum(s.count for s in sets)) > MOST_PODS:
+        raise fields["pods"].wrong(f"{job_name} has {pods} pods, more than {MOST_PODS}.")
+    if (idle := sum(s.count for s in sets if s.demand == Whole(0))) > MOST_IDLE_PODS:
+        raise fields["pods"].wrong(f"{job_name} has {idle} pods without a GPU, more than {MOST_IDLE_PODS}.")
     job = _job(fields, sets, fields.get("submitted", Cell.instant, at))
     return Pending(
         Job(
@@ -68,6 +76,7 @@ def read_pending(cell: Cell, levels: tuple[str, ...], at: datetime) -> Pending:
             job.min_members,
             runtime=job.runtime,
             models=fields.get("models", lambda c: tuple(read_model(m).name for m in c.cells()), ()),
+            mix_models=fields.get("mix_models", Cell.boolean, False),
             needs=fields.get("needs", _needs, Needs()),
             capacity=fields.get("capacity", lambda c: tuple(v.choice(CapacityType) for v in c.cells()), ()),
             topology=fields.get("topology", lambda c: _topology(c, levels), TopologyWish()),
@@ -88,40 +97,61 @@ def _capability(cell: Cell) -> tuple[int, int]:
 
 
 def _topology(cell: Cell, levels: tuple[str, ...]) -> TopologyWish:
-    fields = cell.fields(("required", "preferred"))
+    fields = cell.fields(("required", "preferred", "spread"))
 
     def level(value: Cell) -> str:
         if value.text() not in (*levels, "node"):
             raise value.wrong(f"'{value.raw}' is not a level of this file; known are {', '.join((*levels, 'node'))}.")
         return value.text()
 
-    return TopologyWish(fields.get("required", level, None), fields.get("preferred", level, None))
+    found = TopologyWish(*(fields.get(key, level, None) for key in ("required", "preferred", "spread")))
+    if found.spread and found.preferred:
+        raise cell.wrong("spread and preferred contradict each other: pods go apart, or near each other.")
+    if found.spread and found.spread == found.required:
+        raise cell.wrong(f"pods that must share one {found.required} cannot be spread over several of them.")
+    return found
 
 
-def _pod_set(cell: Cell, job: str) -> PodSet:
+def _pod_set(cell: Cell, job: str, kind: Kind, points: Points) -> PodSet:
     fields = cell.fields(POD_KEYS)
     asked = [key for key in DEMANDS if key in fields]
     if len(asked) != 1:
         what = " and ".join(asked) if asked else "nothing"
         raise cell.wrong(f"{job} must ask for one of {', '.join(DEMANDS)} in a pod set, not for {what}.")
+    demand, derived = _demand(asked[0], fields[asked[0]], kind, points)
     return PodSet(
         fields.get("count", lambda c: c.integer(1), 1),
-        _demand(asked[0], fields[asked[0]]),
+        demand,
         fields.get("cpu", lambda c: float(c.number()), None),
         fields.get("memory_gib", Cell.mib, None),
+        derived,
     )
 
 
-def _demand(key: str, cell: Cell) -> Demand:
+def _demand(key: str, cell: Cell, kind: Kind, points: Points) -> tuple[Demand, str]:
+    """The demand, and how its memory was derived where it is that of a measured workload."""
     if key == "gpus":
-        return Whole(cell.integer(0))
+        return Whole(cell.integer(0)), ""
     if key == "profile":
-        return Slice(profile=_profile(cell))
+        return Slice(profile=_profile(cell)), ""
     if key == "slice":
-        fields = cell.fields(("memory_gib", "compute"))
-        return Slice(fields.get("memory_gib", Cell.mib, 0), fields.get("compute", lambda c: c.integer(1), 1))
-    fields = cell.fields(("fraction", "memory_gib"))
-    return Share(_milli(fields["fraction"]), fields.get("memory_gib", Cell.mib, 0))
+        fields = cell.fields(("memory_gib", "like", "compute"))
+        memory, derived = _memory(fields, kind, points)
+        return Slice(memory, fields.get("compute", lambda c: c.integer(1), 1)), derived
+    fields = cell.fields(("fraction", "memory_gib", "like"))
+    milli = _milli(fields["fraction"])
+    memory, derived = _memory(fields, kind, points)
+    return Share(milli, memory), derived
+
+
+def _memory(fields: Fields, kind: Kind, points: Points) -> tuple[int, str]:
+    """MiB as asked, or as learned: one of the two."""
+    if "like" not in fields:
+        return fields.get("memory_gib", Cell.mib, 0), ""
+    if "memory_gib" in fields:
+        raise fields["like"].wrong("memory_gib and like exclude each other: the need is asked for, or learned.")
+    found = like(fields["like"], kind, points)
+    return found.memory_mib, found.why
 
 
 def _profile(cell: Cell) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from gpufleet.errors import Invalid
 from gpufleet.formats.cell import Cell, Fields, unique
 from gpufleet.model.capacity import CapacityType
@@ -26,17 +28,32 @@ NODE_KEYS = (
     "cpu",
     "memory_gib",
 )
-QUEUE_KEYS = ("name", "parent", "deserved", "limit", "weight", "min_runtime")
+QUEUE_KEYS = ("name", "parent", "deserved", "limit", "weight", "min_runtime", "used_lately")
 ROOT = "root"
-MOST_NODES = 100_000
-"""A template that makes more is a typing error, and would only exhaust the memory."""
+MOST_NODES, MOST_GPUS = 100_000, 1024
+"""A template that makes more, or a node with more, is a typing error, and would only exhaust the memory."""
+MOST_GPUS_IN_ALL = 1_000_000
+MOST_LEVELS = 20
+"""A deeper tree of queues is nobody's organisation."""
 
 
 def read_nodes(cells: list[Cell], levels: tuple[str, ...]) -> tuple[Node, ...]:
     """All nodes, templates written out."""
+    _check_size(cells)
     found = [(node, cell) for cell in cells for node in _template(cell, levels)]
     unique([(node.name, cell) for node, cell in found], "node")
     return tuple(node for node, _ in found)
+
+
+def _check_size(cells: list[Cell]) -> None:
+    """Before a node is made: there are not too many of them."""
+    nodes = gpus = 0
+    for cell in cells:
+        fields = cell.fields(NODE_KEYS)
+        count = fields.get("count", lambda c: c.at_most(MOST_NODES, 1), 1)
+        nodes, gpus = nodes + count, gpus + count * fields["gpus"].at_most(MOST_GPUS)
+        if nodes > MOST_NODES or gpus > MOST_GPUS_IN_ALL:
+            raise cell.wrong(f"more than {MOST_NODES} nodes in all, or more than {MOST_GPUS_IN_ALL} GPUs in all.")
 
 
 def _template(cell: Cell, levels: tuple[str, ...]) -> list[Node]:
@@ -44,9 +61,7 @@ def _template(cell: Cell, levels: tuple[str, ...]) -> list[Node]:
     name = fields["name"].text()
     if "count" not in fields:
         return [_node(fields, name, levels)]
-    count = fields["count"].integer(1)
-    if count > MOST_NODES:
-        raise fields["count"].wrong(f"must be at most {MOST_NODES}.")
+    count = fields["count"].at_most(MOST_NODES, 1)
     if "{}" not in name:
         raise fields["name"].wrong(f"'{name}' with a count must contain {{}} for the number.")
     first = _node(fields, name.replace("{}", "0"), levels)
@@ -72,7 +87,7 @@ def _renamed(node: Node, name: str) -> Node:
 
 def _node(fields: Fields, name: str, levels: tuple[str, ...]) -> Node:
     model = read_model(fields["model"])
-    gpus = fields["gpus"].integer(0)
+    gpus = fields["gpus"].at_most(MOST_GPUS)
     mig = fields.get("mig", lambda c: c.choice(MigRemake), MigRemake.SLICE if model.profiles else MigRemake.NEVER)
     cpu = fields.get("cpu", lambda c: float(c.number()), None)
     return Node(
@@ -98,7 +113,7 @@ def read_model(cell: Cell) -> GpuModel:
 
 
 def _path(fields: Fields, levels: tuple[str, ...]) -> tuple[str, ...]:
-    path = fields.get("path", lambda c: tuple("" if v.is_empty else str(v.raw) for v in c.cells()), ())
+    path = fields.get("path", lambda c: tuple("" if v.is_empty or v.raw == "" else v.text() for v in c.cells()), ())
     if len(path) > len(levels):
         raise fields["path"].wrong(f"has {len(path)} parts, the file names {len(levels)} levels.")
     return path
@@ -131,39 +146,51 @@ def _layout(cell: Cell, node: str, model: GpuModel, gpus: int) -> dict[int, tupl
 def read_instance(cell: Cell) -> MigInstance:
     """`profile@start`."""
     profile, at, start = cell.text().rpartition("@")
-    if not at or not start.isdigit():
-        raise cell.wrong(f"'{cell.raw}' is not a MIG instance; write it as 1g.10gb@6.")
+    if not at or not start.isdecimal() or len(start) > 3:
+        raise cell.wrong(f"{cell.shown} is not a MIG instance; write it as 1g.10gb@6.")
     return MigInstance(int(start), profile)
 
 
 # ---------------------------------------------------------------- queues
 
 
-def read_queues(cells: list[Cell]) -> tuple[Queue, ...]:
-    """All queues; parents exist and there is no cycle."""
-    found = [(_queue(cell), cell) for cell in cells]
+def read_queues(cells: list[Cell], before: Iterable[Queue] = ()) -> tuple[Queue, ...]:
+    """All queues; parents exist and there is no cycle. One that was there before keeps what its cell does not say."""
+    by_name = {q.name: q for q in before}
+    found = [(_queue(cell, by_name), cell) for cell in cells]
     unique([(q.name, cell) for q, cell in found], "queue")
-    by_name = {q.name: q for q, _ in found}
+    by_name |= {q.name: q for q, _ in found}
     for queue, cell in found:
         _check_parents(queue, by_name, cell)
     return tuple(by_name.values())
 
 
-def _queue(cell: Cell) -> Queue:
+def _queue(cell: Cell, before: Mapping[str, Queue]) -> Queue:
     fields = cell.fields(QUEUE_KEYS)
-    name, parent = fields["name"].text(), fields.get("parent", Cell.text, ROOT)
+    name = fields["name"].text()
     if name == ROOT:
         raise fields["name"].wrong("'root' is the root of all queues and cannot be declared.")
+    old = before.get(name, Queue(name))
+    parent = fields.get("parent", Cell.text, old.parent)
     queue = Queue(
         name,
         None if parent == ROOT else parent,
-        fields.get("deserved", _amounts, ()),
-        fields.get("limit", _amounts, ()),
-        fields.get("weight", lambda c: float(c.number()), 1.0),
-        fields.get("min_runtime", Cell.span, Queue(name).min_runtime),
+        fields.get("deserved", _amounts, old.deserved),
+        fields.get("limit", _amounts, old.limit),
+        fields.get("weight", lambda c: float(c.number()), old.weight),
+        fields.get("min_runtime", Cell.span, old.min_runtime),
+        fields.get("used_lately", _share, old.used_lately),
     )
     _check_limits(queue, fields)
     return queue
+
+
+def _share(cell: Cell) -> float:
+    """A part of the whole, from 0 to 1."""
+    found = cell.number()
+    if found > 1:
+        raise cell.wrong(f"must be a share from 0 to 1, not {cell.raw}.")
+    return float(found)
 
 
 def _check_limits(queue: Queue, fields: Fields) -> None:
@@ -173,7 +200,9 @@ def _check_limits(queue: Queue, fields: Fields) -> None:
     for key, most in queue.limit:
         due = max(together, deserved.get(key, NO_GPU)) if key == ANY_MODEL else deserved.get(key, NO_GPU)
         if most < due:
-            raise fields["limit"].wrong(f"queue '{queue.name}' deserves {due} of {key} but its limit is {most}.")
+            raise fields["limit" if "limit" in fields else "deserved"].wrong(
+                f"queue '{queue.name}' deserves {due} of {key} but its limit is {most}."
+            )
 
 
 def _amounts(cell: Cell) -> tuple[tuple[str, GpuAmount], ...]:
@@ -181,7 +210,7 @@ def _amounts(cell: Cell) -> tuple[tuple[str, GpuAmount], ...]:
     found = []
     for key, value in cell.pairs():
         if key.raw != ANY_MODEL and key.raw not in gpu_models():
-            raise value.wrong(f"'{key.raw}' is neither * nor a GPU model; known are {', '.join(sorted(gpu_models()))}.")
+            raise value.wrong(f"{key.shown} is neither * nor a GPU model; known are {', '.join(sorted(gpu_models()))}.")
         try:
             found.append((key.text(), GpuAmount.of(value.number())))
         except Invalid as why:
@@ -198,3 +227,5 @@ def _check_parents(queue: Queue, by_name: dict[str, Queue], cell: Cell) -> None:
         if here.name in seen:
             raise cell.wrong(f"queue '{queue.name}' is its own ancestor: {' -> '.join([*seen, here.name])}.")
         seen.append(here.name)
+        if len(seen) > MOST_LEVELS:
+            raise cell.wrong(f"queue '{queue.name}' is more than {MOST_LEVELS} levels deep.")

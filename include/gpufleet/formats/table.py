@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from gpufleet.formats.plan import hours
-from gpufleet.model.plan import Plan
+from gpufleet.model.plan import Eviction, Move, Plan
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.scheduling.explain import Explanation
 
 
 def plan_lines(plan: Plan) -> list[str]:
     """What happens, then who waits and why."""
-    lines = [f"start {p.job} on {_places(p.pods)}{_after(p.after)}" for p in plan.placements]
-    lines += [
-        f"stop {_pods(e.ranks)}{e.job} for {e.for_job} ({e.why}, {hours(e.lost_gpu_hours)} GPU-hours lost)"
-        for e in plan.evictions
-    ]
-    lines += [f"move {m.job} for {m.for_job} to {_places(m.places)}" for m in plan.moves]
+    lines = [f"start {p.job} on {places(p.pods)}{after(p.after)}" for p in plan.placements]
+    lines += [stop(e) for e in plan.evictions]
+    lines += [move(m) for m in plan.moves]
     lines += [
         f"remake GPU {r.gpu} of {r.node}:" + "".join(f" -{i}" for i in r.destroy) + "".join(f" +{i}" for i in r.create)
         for r in plan.repartitions
@@ -24,15 +21,31 @@ def plan_lines(plan: Plan) -> list[str]:
     return lines or ["nothing to do, nothing waits"]
 
 
-def _places(places: tuple[PodPlace, ...]) -> str:
-    return ", ".join(f"{p.node}{list(p.devices)}" for p in places)
+def places(pods: tuple[PodPlace, ...]) -> str:
+    """Nodes and devices of pods."""
+    return ", ".join(f"{p.node}{list(p.devices)}" for p in pods)
 
 
-def _after(jobs: tuple[str, ...]) -> str:
+def after(jobs: tuple[str, ...]) -> str:
+    """Whom a start waits for."""
     return f" after {', '.join(jobs)}" if jobs else ""
 
 
-def _pods(ranks: tuple[int, ...] | None) -> str:
+def stop(entry: Eviction) -> str:
+    """Who is stopped, for whom, and what is lost."""
+    return f"stop {_ranks(entry.ranks)}{entry.job} for {entry.for_job} ({entry.why}, {_lost(entry)})"
+
+
+def move(entry: Move) -> str:
+    """Who goes where, for whom."""
+    return f"move {entry.job} for {entry.for_job} to {places(entry.places)}"
+
+
+def _lost(entry: Eviction) -> str:
+    return f"{hours(entry.lost_gpu_hours)} GPU-hours lost"
+
+
+def _ranks(ranks: tuple[int, ...] | None) -> str:
     return "" if ranks is None else f"pods {', '.join(map(str, ranks))} of "
 
 
@@ -42,5 +55,8 @@ def explanation_lines(found: Explanation) -> list[str]:
         return [f"{found.job} {found.detail}"]
     lines = [f"{found.job} waits, place {found.position} ({found.queue_position} in its queue)"]
     lines.append(f"reason: {found.reason}: {found.detail}")
+    lines += [f"{'ok ' if c.ok else 'NO '} {c.level}: {c.detail}" for c in found.checks]
     lines += [f"{a.level}: {a.best} of {a.needed} pods fit in the best of {a.domains}" for a in found.levels]
-    return [*lines, f"what would help: {found.unblock}"]
+    lines.append(f"what would help: {found.unblock}")
+    lines += [f"or: {o.detail}" for o in found.options if o.detail != found.unblock]
+    return [*lines, f"not all was tried: {found.cut}"] if found.cut else lines

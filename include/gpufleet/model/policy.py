@@ -16,6 +16,18 @@ class SchedulingPolicy:
     """A running job may be moved only while its last save (or its start) is not older."""
     move_gain: timedelta = timedelta(hours=1)
     """What a started GPU is worth in a move: moves may lose less than this for every GPU they let start."""
+    moves_per_pass: int = 32
+    """Pods that one pass may move at most, for whatever reason."""
+    net_gain_horizon: timedelta = timedelta(0)
+    """How long a big gang's gain in running GPUs is counted against the work its victims lose; 0 = nobody is stopped
+    for throughput alone (docs/decisions/0005)."""
+    net_gain_seniority: bool = True
+    """Whether net gain leaves alone who has asked before the gang did."""
+    leaf_slowdown: float = 1.0
+    """How much slower a gang runs on more leaves than it needs: 1.1 was assumed where this was measured; 1 = running
+    gangs are left where they are (docs/decisions/0005)."""
+    usage_weight: float = 0.0
+    """How strongly what a queue used lately counts against its part of the surplus; 0 = not at all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ class Team:
     members: tuple[Member, ...] = ()
     dags: tuple[str, ...] = ()
     namespace: str = ""
+    priority_ceiling: int = 1000
+    """The highest priority that the team may give its own jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Queue:
     limit: tuple[tuple[str, GpuAmount], ...] = ()
     weight: float = 1.0
     min_runtime: timedelta = field(default=timedelta(0))
+    used_lately: float = 0.0
+    """Share of the fleet that it used lately, decayed; counts only with `usage_weight`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,30 @@ class Share:
 Demand = Whole | Slice | Share
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Workload:
+    """What a pod runs, as far as its GPU memory goes: runs of one name, batch and sequence peak alike.
+
+    The name holds everything else that changes memory: model, method, precision, parallelism. `batch` is per GPU,
+    `sequence` counts tokens; 1 where there is no such thing.
+    """
+
+    name: str
+    batch: int = 1
+    sequence: int = 1
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.sequence
+
+    def is_within(self, other: Workload) -> bool:
+        """Whether it asks for no more than the other in either way."""
+        return self.batch <= other.batch and self.sequence <= other.sequence
+
+    def __str__(self) -> str:
+        return f"'{self.name}' with batch {self.batch} x sequence {self.sequence}"
+
+
 @dataclass(frozen=True, slots=True)
 class PodSet:
     """`count` identical pods of one job. Host resources are per pod; None asks for nothing in particular."""
@@ -52,6 +76,8 @@ class PodSet:
     demand: Demand
     cpu: float | None = None
     memory_mib: int | None = None
+    derived: str = ""
+    """How the GPU memory asked for was worked out, where it was learned from measured runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +90,15 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class TopologyWish:
-    """Names of levels: all pods inside one domain of `required`; `preferred` gives way."""
+    """Names of levels: all pods inside one domain of `required`; `preferred` gives way.
+
+    `spread` asks for the opposite: as few pods as can be in one domain of that level, for replicas that must not go
+    down together.
+    """
 
     required: str | None = None
     preferred: str | None = None
+    spread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +137,8 @@ class Job:
     preemptible: bool = True
     min_members: int | None = None
     models: tuple[str, ...] = ()
+    mix_models: bool = False
+    """Its pods may stand on different GPU models, where no single one has room."""
     needs: Needs = Needs()
     capacity: tuple[CapacityType, ...] = ()
     topology: TopologyWish = TopologyWish()
@@ -116,6 +149,8 @@ class Job:
     name: str = ""
     submitted_by: str = ""
     labels: tuple[tuple[str, str], ...] = field(default=())
+    workload: Workload | None = None
+    """What its pods run, so that their peak memory can be learned; None where nobody said."""
 
     @property
     def pods(self) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from gpufleet.model.hardware import MigInstance
 from gpufleet.model.snapshot import ShareOn
 from gpufleet.placement.geometry import Geometry
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One GPU: whole for one job, or cut into instances, or shared; `held` cells and `whole` may be a reservation's."""
+class Card(NamedTuple):
+    """One GPU: whole for one job, or cut into instances, or shared; `held` cells and `whole` may be a reservation's.
+
+    A named tuple, for a pass makes more of them than of anything else.
+    """
 
     whole: str | None = None
     used: tuple[tuple[MigInstance, str], ...] = ()
@@ -50,8 +52,8 @@ def with_whole(card: Card, job: str | None) -> Card:
 def with_slice(card: Card, table: Geometry, instance: MigInstance, job: str) -> Card:
     """An instance in use: an existing one, or a new one for which free ones in the way are destroyed."""
     mask = table.mask(instance)
-    free = tuple(i for i in card.free if not table.mask(i) & mask)
-    return replace(card, used=(*card.used, (instance, job)), free=free, taken=card.taken | mask)
+    free = tuple(i for i in card.free if not table.mask(i) & mask) if card.free else ()
+    return Card(card.whole, (*card.used, (instance, job)), free, card.shares, card.held, card.taken | mask)
 
 
 def without_slice(card: Card, table: Geometry, instance: MigInstance, job: str) -> Card:
@@ -59,33 +61,32 @@ def without_slice(card: Card, table: Geometry, instance: MigInstance, job: str) 
     used = list(card.used)
     used.remove((instance, job))
     rest = Card(used=tuple(used), held=card.held)
-    return replace(card, used=tuple(used), free=(*card.free, instance), taken=_taken(rest, table))
+    return card._replace(used=tuple(used), free=(*card.free, instance), taken=_taken(rest, table))
 
 
 def with_share(card: Card, job: str, share: ShareOn) -> Card:
-    return replace(card, shares=(*card.shares, (job, share.milli, share.memory_mib)), free=())
+    return card._replace(shares=(*card.shares, (job, share.milli, share.memory_mib)), free=())
 
 
 def without_share(card: Card, job: str, share: ShareOn) -> Card:
     shares = list(card.shares)
     shares.remove((job, share.milli, share.memory_mib))
-    return replace(card, shares=tuple(shares))
+    return card._replace(shares=tuple(shares))
 
 
 def with_hold(card: Card, holder: str, mask: int) -> Card:
     """Cells nobody may cut, for a reservation or for work that is just leaving them."""
-    return replace(card, held=(*card.held, (holder, mask)), taken=card.taken | mask)
+    return card._replace(held=(*card.held, (holder, mask)), taken=card.taken | mask)
 
 
 def without_hold(card: Card, table: Geometry, holder: str) -> Card:
     """Everything that holder held is open again."""
-    rest = replace(
-        card,
+    rest = card._replace(
         whole=None if card.whole == holder else card.whole,
         shares=tuple(s for s in card.shares if s[0] != holder),
         held=tuple(h for h in card.held if h[0] != holder),
     )
-    return replace(rest, taken=_taken(rest, table))
+    return rest._replace(taken=_taken(rest, table))
 
 
 def _taken(card: Card, table: Geometry) -> int:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from gpufleet.model.hardware import GpuModel, Link, MigInstance, MigProfile
 from gpufleet.model.plan import Reason
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
 from gpufleet.model.workload import Demand, PodSet, Share, Slice, Whole
 from gpufleet.placement.card import Card
-from gpufleet.placement.geometry import geometry
+from gpufleet.placement.geometry import WASTE_BITS, CardPlace, geometry
 from gpufleet.placement.ledger import Ledger, NodeBook
 
-MANY = 1_000_000
+MANY: Final = 1_000_000
 """Stands for "as many as you like" where nothing bounds a count."""
 
-Worth = tuple[int, ...]
-"""How good a place is, smaller is better; compared only between places of one demand."""
 
+class Spot(NamedTuple):
+    """A place for one slice; `key` says how good it is, smaller is better."""
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """The best place for one slice or share on a node."""
-
-    worth: Worth
+    key: int
     gpu: int
-    instance: MigInstance | None = None
+    instance: MigInstance
 
 
 def capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:
@@ -42,22 +37,6 @@ def capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:
             if key not in book.memo:
                 book.memo[key] = sum(_card_capacity(ledger, book, i, demand) for i in range(len(book.cards)))
             return min(found, int(book.memo[key]))
-
-
-def capacities(ledger: Ledger, names: Iterable[str], pod: PodSet) -> dict[str, int]:
-    """The same for many nodes; pods of whole GPUs without host needs, the usual case, in one quick loop."""
-    books = ledger.books
-    if not isinstance(pod.demand, Whole) or not pod.demand.gpus:
-        return {name: capacity(ledger, books[name], pod) for name in names}
-    gpus = pod.demand.gpus
-    if not pod.cpu and not pod.memory_mib:
-        return {name: len(books[name].free) // gpus for name in names}
-    return {
-        name: min(len(books[name].free) // gpus, _host_capacity(ledger, books[name], pod))
-        if len(books[name].free) >= gpus and books[name].has_host
-        else len(books[name].free) // gpus
-        for name in names
-    }
 
 
 def _host_capacity(ledger: Ledger, book: NodeBook, pod: PodSet) -> int:
@@ -106,79 +85,51 @@ def share_memory(demand: Share, model: GpuModel) -> int:
 
 
 def _share_capacity(ledger: Ledger, book: NodeBook, index: int, demand: Share) -> int:
-    card = book.cards[index]
-    if card.taken or card.used or (card.free and not book.may_remake(index)):
+    if not book.node.sharing and Reason.SHARING not in ledger.ignore:
         return 0
-    found = (1000 - card.milli) // demand.milli
+    found = book.milli[index] // demand.milli
     memory = share_memory(demand, book.node.model)
     if memory and Reason.MEMORY not in ledger.ignore:
-        found = min(found, (book.node.model.memory_mib - card.memory_mib) // memory)
+        found = min(found, book.spare_mib[index] // memory)
     return max(0, found)
 
 
 # ---------------------------------------------------------------- which devices
 
 
-def best_spot(ledger: Ledger, book: NodeBook, demand: Slice | Share) -> Spot | None:
-    """The slice or share of this node that leaves the most room."""
-    key = ("spot", demand, Reason.MEMORY in ledger.ignore)
-    if key not in book.memo:
-        spots = _share_spots(ledger, book, demand) if isinstance(demand, Share) else _slice_spots(book, demand)
-        book.memo[key] = min(spots, key=lambda s: s.worth, default=None)
-    found: Spot | None = book.memo[key]
+def best_spot(book: NodeBook, demand: Slice) -> Spot | None:
+    """The slice of this node that leaves the most room: of the smallest profile that has any place here."""
+    for waste, profile in enumerate(book.table.suitable(demand)):
+        places = _places(book, profile)
+        best = min(places)
+        if best < NOWHERE:
+            index = places.index(best)
+            return Spot((waste << WASTE_BITS) + best[0], index, best.instance)
+    return None
+
+
+NOWHERE: Final = CardPlace(1 << WASTE_BITS, MigInstance(0, ""))
+
+
+def _places(book: NodeBook, profile: MigProfile) -> list[CardPlace]:
+    """By card, the best place of the profile; only cards that changed are looked at again."""
+    found = book.places.get(profile.name)
+    if found is None:
+        found = book.places[profile.name] = [None] * len(book.cards)
+    for index, place in enumerate(found):
+        if place is None:
+            found[index] = _on_card(book, index, profile) or NOWHERE
     return found
 
 
-def _share_spots(ledger: Ledger, book: NodeBook, demand: Share) -> list[Spot]:
-    """Fill the opened card, the fullest first; open a new one last."""
-    return [
-        Spot(
-            (
-                int(not card.shares),
-                len(card.free),
-                1000 - card.milli - demand.milli,
-                -card.memory_mib,
-                _breaks_pair(book, index),
-                index,
-            ),
-            index,
-        )
-        for index, card in enumerate(book.cards)
-        if _card_capacity(ledger, book, index, demand) > 0
-    ]
-
-
-def _slice_spots(book: NodeBook, demand: Slice) -> list[Spot]:
-    """Spots of the smallest profile that has any on this node."""
-    for waste, profile in enumerate(book.table.suitable(demand)):
-        spots = [
-            spot
-            for index, card in enumerate(book.cards)
-            if book.usable[index] and card.whole is None and not card.shares
-            for spot in _card_spots(book, index, profile, waste)
-        ]
-        if spots:
-            return spots
-    return []
-
-
-def _card_spots(book: NodeBook, index: int, profile: MigProfile, waste: int) -> list[Spot]:
-    """First what exists; then cards opened already; then what keeps most possible; then the higher start."""
-    card, table = book.cards[index], book.table
-    if _count(card, profile) >= profile.max_instances:
-        return []
-    remake, room = book.may_remake(index), table.room(card.taken)
-    spots = []
-    for cut in table.cuts[profile.name]:
-        exists = cut.instance in card.free
-        if cut.mask & card.taken or not (exists or remake):
-            continue
-        left = table.room(card.taken | cut.mask)
-        destroyed = 0 if exists else sum(1 for i in card.free if table.mask(i) & cut.mask)
-        opens = int(not card.used) * (1 + _breaks_pair(book, index))
-        worth = (waste, int(not exists), opens, room - left, left, destroyed, -cut.instance.start, index)
-        spots.append(Spot(worth, index, cut.instance))
-    return spots
+def _on_card(book: NodeBook, index: int, profile: MigProfile) -> CardPlace | None:
+    card = book.cards[index]
+    if not book.usable[index] or card.whole is not None or card.shares:
+        return None
+    if profile.max_instances < len(profile.starts) and _count(card, profile) >= profile.max_instances:
+        return None
+    opens = 0 if card.used else 1 + _breaks_pair(book, index)
+    return book.table.best_place(profile, card.taken, card.free, opens, remake=book.may_remake(index))
 
 
 def _breaks_pair(book: NodeBook, index: int) -> int:
@@ -186,22 +137,25 @@ def _breaks_pair(book: NodeBook, index: int) -> int:
     return int(book.node.link is Link.NVLINK_PAIRS and index in book.free and index ^ 1 in book.free)
 
 
-def take(ledger: Ledger, book: NodeBook, pod: PodSet, pod_set: int, job: str) -> PodPlace:
-    """Give the pod its devices on this node; the caller has checked that it fits. Ranks are set later."""
+def take(ledger: Ledger, book: NodeBook, pod: PodSet, pod_set: int, job: str, card: int | None = None) -> PodPlace:
+    """Give the pod its devices on this node; the caller has checked that it fits, and chose the card for a share.
+
+    Ranks are set later; 0 is right for a job of one pod.
+    """
     demand = pod.demand
     gpus: tuple[int, ...] = ()
     slices: tuple[SliceOn, ...] = ()
     shares: tuple[ShareOn, ...] = ()
     if isinstance(demand, Whole):
         gpus = choose_gpus(book, demand.gpus)
+    elif isinstance(demand, Share):
+        assert card is not None, "a share is given a card by name"
+        shares = (ShareOn(card, demand.milli, share_memory(demand, book.node.model)),)
     else:
-        spot = best_spot(ledger, book, demand)
+        spot = best_spot(book, demand)
         assert spot is not None, "capacity was checked by the caller"
-        if isinstance(demand, Share):
-            shares = (ShareOn(spot.gpu, demand.milli, share_memory(demand, book.node.model)),)
-        elif spot.instance is not None:
-            slices = (SliceOn(spot.gpu, spot.instance),)
-    place = PodPlace(pod_set, -1, book.node.name, gpus, slices, shares, pod.cpu, pod.memory_mib)
+        slices = (SliceOn(spot.gpu, spot.instance),)
+    place = PodPlace(pod_set, 0, book.node.name, gpus, slices, shares, pod.cpu, pod.memory_mib)
     ledger.add(place, job)
     return place
 

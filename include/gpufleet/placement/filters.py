@@ -63,7 +63,8 @@ def right_capacity(job: Job, node: Node) -> Verdict:
 
 
 def offers_shares(job: Job, node: Node) -> Verdict:
-    if not node.sharing and any(isinstance(s.demand, Share) for s in job.pod_sets):
+    """A node without shares still serves the other pods of a job (`demand.capacity` keeps the shares away)."""
+    if not node.sharing and all(isinstance(s.demand, Share) for s in job.pod_sets):
         return Unfit(Reason.SHARING, f"{node.name} offers no shares")
     return FIT
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Job, PodSet
-from gpufleet.placement.demand import capacities
-from gpufleet.placement.fill import LINK_RANK, NoRoom, fill
+from gpufleet.placement.demand import take
+from gpufleet.placement.fill import NoRoom, fill
 from gpufleet.placement.ledger import Ledger
+from gpufleet.placement.pool import Pool, pool_of
 from gpufleet.placement.topology import Topology
+from gpufleet.placement.worth import pick, rooms
 
 Wanted = list[tuple[int, PodSet, int]]
 """(index of the pod set, the set, how many pods of it)"""
@@ -41,11 +45,13 @@ class Gang:
 
 def place_gang(ledger: Ledger, topology: Topology, gang: Gang) -> tuple[PodPlace, ...] | None:
     """Places for all pods, written into the ledger, or None and the ledger as before."""
+    if gang.pods == 1:
+        return _place_one(ledger, topology, gang)
     wanted = gang.wanted()
-    for depth, names in _tries(ledger, topology, gang, wanted):
+    for depth, pool in _tries(ledger, topology, gang, wanted):
         mark = ledger.mark()
         try:
-            places = _pack(ledger, topology, names, wanted, depth, gang.job)
+            places = _pack(pool, wanted, depth, gang.job)
         except NoRoom:
             ledger.rollback(mark)
             continue
@@ -53,72 +59,65 @@ def place_gang(ledger: Ledger, topology: Topology, gang: Gang) -> tuple[PodPlace
     return None
 
 
-def _tries(ledger: Ledger, topology: Topology, gang: Gang, wanted: Wanted) -> Iterator[tuple[int, Sequence[str]]]:
+def _place_one(ledger: Ledger, topology: Topology, gang: Gang) -> tuple[PodPlace, ...] | None:
+    """One pod has no neighbours to be near: the best node of the first model that has room."""
+    ((index, pod_set, _),) = gang.wanted()
+    for names in gang.nodes.values():
+        if best := pick(pool_of(ledger, topology, names), pod_set, gang.job):
+            return (take(ledger, ledger.books[best.node], pod_set, index, gang.job.id, best.gpu),)
+    return None
+
+
+def _tries(ledger: Ledger, topology: Topology, gang: Gang, wanted: Wanted) -> Iterator[tuple[int, Pool]]:
     """Domains worth a try: narrow levels before broad ones, in a level the tightest first."""
-    room = {model: _room(ledger, names, wanted) for model, names in gang.nodes.items()}
-    open_models = [m for m in gang.nodes if _enough(room[m], gang.nodes[m], wanted)]
+    pools = [pool_of(ledger, topology, names) for names in gang.nodes.values()]
+    pools = [p for p in pools if all(int(rooms(p, s).sum()) >= count for _, s, count in wanted)]
     first, last = topology.first_and_last(gang.job)
-    if gang.pods == 1:
-        first = last  # one pod has no neighbours to be near
-    for depth in range(first, last - 1, -1):
-        for model in open_models:
-            domains = topology.split(gang.nodes[model], depth)
-            fitting = [names for names in domains.values() if _enough(room[model], names, wanted)]
-            for names in sorted(fitting, key=lambda n: _tightness(ledger, topology, n)):
-                yield depth, names
+    for depth in range(last if gang.job.topology.spread else first, last - 1, -1):
+        for pool in pools:
+            for names in _fitting(pool, depth, wanted):
+                yield depth, pool_of(ledger, topology, names)
 
 
-Room = list[dict[str, int]]
-"""For each pod set, how many of its pods each node can take now."""
+def _fitting(pool: Pool, depth: int, wanted: Wanted) -> list[list[str]]:
+    """Domains where each pod set alone has room (necessary for all, sufficient for one), the tightest first.
+
+    A node with the faster link, the domain with the least left over, then the order of the topology.
+    """
+    ids, groups, first = pool.domains(depth)
+    enough = [pool.by_domain(depth, rooms(pool, pod_set)) >= count for _, pod_set, count in wanted]
+    fitting = np.flatnonzero(np.logical_and.reduce(enough))
+    if not len(fitting):
+        return []
+    link = np.zeros(len(groups), dtype=np.int64)
+    np.maximum.at(link, ids, pool.link)
+    alone = np.bincount(ids, minlength=len(groups)) == 1
+    keys = (first[fitting], pool.by_domain(depth, pool.free)[fitting], (link * alone)[fitting])
+    return [groups[i] for i in fitting[np.lexsort(keys)]]
 
 
-def _room(ledger: Ledger, names: Sequence[str], wanted: Wanted) -> Room:
-    return [capacities(ledger, names, pod_set) for _, pod_set, _ in wanted]
-
-
-def _enough(room: Room, names: Sequence[str], wanted: Wanted) -> bool:
-    """Necessary for all sets, sufficient for one: each set alone has room."""
-    return all(
-        sum([column[name] for name in names]) >= count for column, (_, _, count) in zip(room, wanted, strict=True)
-    )
-
-
-def _tightness(ledger: Ledger, topology: Topology, names: Sequence[str]) -> tuple[int, int, int]:
-    """A node with the faster link, the domain with the least left over, then the order of the topology."""
-    link = LINK_RANK[ledger.books[names[0]].node.link] if len(names) == 1 else 0
-    return link, _free(ledger, names), min(topology.order[n] for n in names)
-
-
-def _free(ledger: Ledger, names: Sequence[str]) -> int:
-    return sum([len(ledger.books[n].free) for n in names])
-
-
-def _pack(
-    ledger: Ledger, topology: Topology, names: Sequence[str], wanted: Wanted, depth: int, job: Job
-) -> list[PodPlace]:
+def _pack(pool: Pool, wanted: Wanted, depth: int, job: Job) -> list[PodPlace]:
     """Pods into the nodes of one domain, going down level by level to keep them in few child domains."""
-    while depth < topology.leaf and len(topology.split(names, depth + 1)) == 1:
+    leaf = pool.topology.leaf
+    while depth < leaf and len(pool.domains(depth + 1)[1]) == 1:
         depth += 1
-    if depth >= topology.leaf or sum(count for *_, count in wanted) == 1:
-        return fill(ledger, topology, names, wanted, job)
-    children = list(topology.split(names, depth + 1).values())
-    if len(wanted) == 1:
-        return _pack_alike(ledger, topology, children, wanted, depth, job)
-    return _pack_unlike(ledger, topology, children, wanted, depth, job)
+    if depth >= leaf or job.topology.spread or sum(count for *_, count in wanted) == 1:
+        return fill(pool, wanted, job)
+    return (_pack_alike if len(wanted) == 1 else _pack_unlike)(pool, wanted, depth, job)
 
 
-def _pack_alike(
-    ledger: Ledger, topology: Topology, children: Sequence[Sequence[str]], wanted: Wanted, depth: int, job: Job
-) -> list[PodPlace]:
+def _pack_alike(pool: Pool, wanted: Wanted, depth: int, job: Job) -> list[PodPlace]:
     """Equal pods: the fewest children that hold them, pods spread evenly over those."""
     index, pod_set, count = wanted[0]
-    sized = [(sum(capacities(ledger, names, pod_set).values()), names) for names in children]
-    sized.sort(key=lambda s: (-s[0], min(topology.order[n] for n in s[1])))
-    chosen = fewest(sized, count)
+    _, groups, first = pool.domains(depth + 1)
+    sizes = pool.by_domain(depth + 1, rooms(pool, pod_set))
+    order = np.lexsort((first, -sizes))
+    chosen = fewest([(int(sizes[i]), groups[i]) for i in order], count)
     places = []
     for share, (_, names) in zip(balanced([c for c, _ in chosen], count), chosen, strict=True):
         if share:
-            places += _pack(ledger, topology, names, [(index, pod_set, share)], depth + 1, job)
+            child = pool_of(pool.ledger, pool.topology, names)
+            places += _pack(child, [(index, pod_set, share)], depth + 1, job)
     return places
 
 
@@ -147,18 +146,18 @@ def balanced(sizes: Sequence[int], count: int) -> list[int]:
     return shares
 
 
-def _pack_unlike(
-    ledger: Ledger, topology: Topology, children: Sequence[Sequence[str]], wanted: Wanted, depth: int, job: Job
-) -> list[PodPlace]:
+def _pack_unlike(pool: Pool, wanted: Wanted, depth: int, job: Job) -> list[PodPlace]:
     """Unlike pods: the roomiest child, then the two roomiest, ... until they fit."""
-    ordered = sorted(children, key=lambda names: (-_free(ledger, names), min(topology.order[n] for n in names)))
-    for number in range(1, len(ordered) + 1):
-        names = [name for child in ordered[:number] for name in child]
-        if not _enough(_room(ledger, names, wanted), names, wanted):
-            continue
+    _, groups, first = pool.domains(depth + 1)
+    ledger = pool.ledger
+    order = np.lexsort((first, -pool.by_domain(depth + 1, pool.free)))
+    sums = [(np.cumsum(pool.by_domain(depth + 1, rooms(pool, s))[order]), count) for _, s, count in wanted]
+    least = max(int(np.searchsorted(upto, count)) + 1 for upto, count in sums)
+    for number in range(least, len(order) + 1):
+        some = Pool(ledger, pool.topology, [name for i in order[:number] for name in groups[i]])
         mark = ledger.mark()
         try:
-            return fill(ledger, topology, names, wanted, job)
+            return fill(some, wanted, job)
         except NoRoom:
             ledger.rollback(mark)
     raise NoRoom

@@ -7,29 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gpufleet.errors import Invalid
-from gpufleet.model.hardware import MigRemake, Node
+from gpufleet.model.hardware import Link, MigRemake, Node
 from gpufleet.model.plan import Reason
 from gpufleet.model.snapshot import PodPlace, Running
 from gpufleet.placement import card as cards
 from gpufleet.placement.card import Card
 from gpufleet.placement.geometry import Geometry, geometry
+from gpufleet.placement.potential import Potential
+
+EMPTY: Final = Card()
 
 
 class NodeBook:
     """One node's cards and host resources now, and what was derived from them since the last change."""
 
-    __slots__ = ("cards", "cpu", "cut", "free", "has_host", "memo", "memory_mib", "node", "running", "table", "usable")
+    __slots__ = (
+        "cards",
+        "cpu",
+        "cut",
+        "free",
+        "has_host",
+        "memo",
+        "memory_mib",
+        "milli",
+        "node",
+        "number",
+        "places",
+        "running",
+        "spare_mib",
+        "table",
+        "usable",
+    )
 
-    def __init__(self, node: Node, *, every_device: bool) -> None:
-        self.node = node
+    def __init__(self, node: Node, number: int, *, every_device: bool) -> None:
+        self.node, self.number = node, number
         self.table: Geometry = geometry(node.model)
         devices = {d.index: d for d in node.devices}
         every = range(max(devices, default=-1) + 1)
-        self.cards = [Card(free=devices[i].instances if i in devices else ()) for i in every]
+        self.cards = [
+            Card(free=devices[i].instances) if i in devices and devices[i].instances else EMPTY for i in every
+        ]
         self.usable = tuple(i in devices and (every_device or devices[i].healthy) for i in every)
         self.cpu, self.memory_mib = node.cpu, node.memory_mib
         self.has_host = node.cpu is not None or node.memory_mib is not None
@@ -38,21 +58,47 @@ class NodeBook:
         self.memo: dict[Any, Any] = {}
         self.free: tuple[int, ...] = ()
         """Cards that could be given whole."""
+        self.milli = [0] * len(self.cards)
+        """By card, the thousandths a share could still get."""
+        self.spare_mib = [0] * len(self.cards)
+        """By card, the memory shares could still get."""
+        self.places: dict[str, list[Any]] = {}
+        """By profile and card what `demand` found out; None where the card has changed since."""
         self.cut = False
         """Whether free instances exist on any card."""
         self.refresh()
 
     def refresh(self) -> None:
-        """Forget what was derived; called after every change."""
+        """Work out anew what follows from the cards."""
+        for index in range(len(self.cards)):
+            self._derive(index)
+        self.places.clear()
+        self._collect()
+
+    def touch(self, indices: Iterable[int]) -> None:
+        """The same when only these cards have changed."""
+        one_decides_all = self.node.mig is MigRemake.EMPTY_NODE or self.node.link is Link.NVLINK_PAIRS
+        for index in range(len(self.cards)) if one_decides_all else indices:
+            self._derive(index)
+            for places in self.places.values():
+                places[index] = None
+        self._collect()
+
+    def _derive(self, index: int) -> None:
+        card = self.cards[index]
+        open_ = self.usable[index] and not (card.whole or card.taken or card.used)
+        if not open_ or (card.free and not self.may_remake(index)):
+            self.milli[index] = self.spare_mib[index] = 0
+        elif card.shares:
+            self.milli[index] = 1000 - card.milli
+            self.spare_mib[index] = self.node.model.memory_mib - card.memory_mib
+        else:
+            self.milli[index], self.spare_mib[index] = 1000, self.node.model.memory_mib
+
+    def _collect(self) -> None:
         self.memo.clear()
-        self.cut = False
-        free = []
-        for index, card in enumerate(self.cards):
-            if card.free:
-                self.cut = True
-            if self.usable[index] and card.is_untouched and (not card.free or self.may_remake(index)):
-                free.append(index)
-        self.free = tuple(free)
+        self.cut = any([card.free for card in self.cards])
+        self.free = tuple([i for i, milli in enumerate(self.milli) if milli == 1000])
 
     def may_remake(self, index: int) -> bool:
         """Whether instances of that card may be created or destroyed now (formats.md section 1, `mig`)."""
@@ -60,11 +106,15 @@ class NodeBook:
             case MigRemake.SLICE:
                 return True
             case MigRemake.EMPTY_GPU:
-                return not self.running.intersection(self.cards[index].holders())
+                return not self._has_running(self.cards[index])
             case MigRemake.EMPTY_NODE:
-                return not any(self.running.intersection(card.holders()) for card in self.cards)
+                return not any(map(self._has_running, self.cards))
             case _:
                 return False
+
+    def _has_running(self, card: Card) -> bool:
+        """Whether somebody who runs here has the card, or holds it until he has moved (`~name`)."""
+        return any(holder.removeprefix("~") in self.running for holder in card.holders())
 
 
 class Ledger:
@@ -77,16 +127,24 @@ class Ledger:
         *,
         every_device: bool = False,
         ignore: frozenset[Reason] = frozenset(),
+        potential: Potential | None = None,
     ) -> None:
-        self.books = {n.name: NodeBook(n, every_device=every_device) for n in nodes}
+        self.books = {n.name: NodeBook(n, i, every_device=every_device) for i, n in enumerate(nodes)}
+        adopted = set()
         self.ignore = ignore
+        self.potential = potential or Potential()
+        self.touched: list[int] = []
+        """Numbers of the books that changed, in the order of the changes: what arrays over nodes follow."""
+        self.pools: dict[Any, Any] = {}
+        """`pool` keeps its arrays here."""
         self._log: list[tuple[NodeBook, int, Any]] = []
         for run in sorted(running, key=lambda r: r.leaving):
             for place in run.places:
                 if place.node in self.books:
                     self._adopt(place, run)
-        for book in self.books.values():
-            book.refresh()
+                    adopted.add(place.node)
+        for name in adopted:  # who stays stands in the way of a remake
+            self.books[name].refresh()
         self._log.clear()
         self.initial = {name: tuple(book.cards) for name, book in self.books.items()}
 
@@ -103,7 +161,7 @@ class Ledger:
             card, mask = book.cards[piece.gpu], book.table.mask(piece.instance)
             existing = book.table.masks(card.free) | card.taken
             if not existing & mask and card.whole is None and not card.shares:
-                book.cards[piece.gpu] = replace(card, free=(*card.free, piece.instance))
+                book.cards[piece.gpu] = card._replace(free=(*card.free, piece.instance))
 
     # ------------------------------------------------------------ undo
 
@@ -122,16 +180,21 @@ class Ledger:
 
     def rollback(self, mark: int) -> None:
         """Take back every step after `mark`."""
-        touched = {}
+        touched: dict[str, tuple[NodeBook, set[int]]] = {}
         while len(self._log) > mark:
             book, index, old = self._log.pop()
+            indices = touched.setdefault(book.node.name, (book, set[int]()))[1]
             if index < 0:
                 book.cpu, book.memory_mib = old
             else:
                 book.cards[index] = old
-            touched[book.node.name] = book
-        for book in touched.values():
-            book.refresh()
+                indices.add(index)
+        for book, indices in touched.values():
+            self._changed(book, indices)
+
+    def _changed(self, book: NodeBook, indices: Iterable[int]) -> None:
+        book.touch(indices)
+        self.touched.append(book.number)
 
     def _set(self, book: NodeBook, index: int, card: Card) -> None:
         self._log.append((book, index, book.cards[index]))
@@ -149,7 +212,7 @@ class Ledger:
         for share in place.shares:
             self._set(book, share.gpu, cards.with_share(book.cards[share.gpu], job, share))
         self._host(book, place, -1)
-        book.refresh()
+        self._changed(book, place.devices)
 
     def drop(self, place: PodPlace, job: str) -> None:
         """Take a place back from a job."""
@@ -163,7 +226,7 @@ class Ledger:
         for share in place.shares:
             self._set(book, share.gpu, cards.without_share(book.cards[share.gpu], job, share))
         self._host(book, place, +1)
-        book.refresh()
+        self._changed(book, place.devices)
 
     def _host(self, book: NodeBook, place: PodPlace, sign: int) -> None:
         if not place.cpu and not place.memory_mib:
@@ -179,7 +242,7 @@ class Ledger:
         book = self.books[place.node]
         for gpu in place.gpus:
             if book.cards[gpu].is_untouched:
-                self._set(book, gpu, replace(book.cards[gpu], whole=holder))
+                self._set(book, gpu, book.cards[gpu]._replace(whole=holder))
         for piece in place.slices:
             card = book.cards[piece.gpu]
             if card.whole is None and not card.shares:
@@ -188,8 +251,8 @@ class Ledger:
             card = book.cards[share.gpu]
             if card.whole is None and not card.taken:
                 held = (*card.shares, (holder, share.milli, share.memory_mib))
-                self._set(book, share.gpu, replace(card, shares=held))
-        book.refresh()
+                self._set(book, share.gpu, card._replace(shares=held))
+        self._changed(book, place.devices)
 
     def lift(self, holder: str, nodes: Iterable[str]) -> None:
         """Open what that holder held on those nodes."""
@@ -198,4 +261,4 @@ class Ledger:
             for index, card in enumerate(book.cards):
                 if holder in card.holders():
                     self._set(book, index, cards.without_hold(card, book.table, holder))
-            book.refresh()
+            self._changed(book, range(len(book.cards)))

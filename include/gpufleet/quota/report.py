@@ -46,7 +46,9 @@ def used(snapshot: Snapshot, tree: Tree) -> Usage:
     return found
 
 
-def usage(snapshot: Snapshot, wanted: dict[str, dict[str, int]] | None = None) -> tuple[QueueUse, ...]:
+def usage(
+    snapshot: Snapshot, wanted: dict[str, dict[str, int]] | None = None, usage_weight: float = 0.0
+) -> tuple[QueueUse, ...]:
     """Every queue with every model of the fleet and `*`, sorted. `wanted` = grains waited for, by queue and model."""
     tree = Tree(snapshot.queues)
     now, have = used(snapshot, tree), capacity(snapshot)
@@ -54,7 +56,7 @@ def usage(snapshot: Snapshot, wanted: dict[str, dict[str, int]] | None = None) -
     for queue, amounts in (wanted or {}).items():
         for model, grains in amounts.items():
             leaves.setdefault(queue, {})[model] = leaves.get(queue, {}).get(model, 0) + grains
-    shares = fair_shares(tree, leaves, have)
+    shares = fair_shares(tree, leaves, have, usage_weight)
     return tuple(row for name in sorted(tree.queues) for row in _rows(tree, now, shares, name, sorted(have)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpufleet.quota.tree import Tree
 from gpufleet.quota.usage import Usage
@@ -22,6 +22,7 @@ class Rights:
     usage: Usage
     standing: Usage
     shares: FairShares
+    _within: dict[tuple[tuple[str, ...], str], tuple[int, bool]] = field(default_factory=dict)
 
     def may_reclaim(self, taker: str, owner: str, model: str, grains: int) -> bool:
         """Whether work of `taker` that needs so much may make `owner` give back work of `model`.
@@ -36,9 +37,18 @@ class Rights:
             return True
         return self.within_share(mine, model, grains) and all(self.above_share(q, model) for q in theirs)
 
+    def is_due(self, taker: str, model: str, grains: int) -> bool:
+        """Whether the taker's own leaf allows it to reclaim so much from anybody: necessary, and quickly said."""
+        return self.usage.within((taker,), model, grains) or self.within_share((taker,), model, grains)
+
     def is_within_any(self, queues: tuple[str, ...], model: str) -> bool:
         """Whether one of these holds no more of `model` than it deserves."""
-        return any(self.standing.within((q,), model) for q in queues)
+        changes = self.standing.changes
+        known = self._within.get((queues, model))
+        if known is None or known[0] != changes:
+            found = any(self.standing.within((q,), model) for q in queues)
+            known = self._within[queues, model] = changes, found
+        return known[1]
 
     def within_share(self, queues: tuple[str, ...], model: str, grains: int) -> bool:
         return all(self.usage.of(q).get(model, 0) + grains <= self.shares.get((q, model), 0) for q in queues)

@@ -76,6 +76,11 @@ class Tree:
     def weight(self, name: str) -> float:
         return self.queues[name].weight if name in self.queues else 1.0
 
+    def used_lately(self, name: str) -> float:
+        """Share of the capacity that the queue used lately; a parent without a figure of its own: its children's sum."""
+        own = self.queues[name].used_lately if name in self.queues else 0.0
+        return own or sum(self.used_lately(child) for child in self.children.get(name, ()))
+
 
 def _grains(amounts: Iterable[tuple[str, GpuAmount]]) -> dict[str, int]:
     return {key: amount.grains for key, amount in amounts}

@@ -30,6 +30,9 @@ class Usage:
         self._used: dict[str, dict[str, int]] = {}
         self._fixed: dict[str, dict[str, int]] = {}
         self._log: list[tuple[str, str, int, bool]] = []
+        self._versions: dict[str, int] = {}
+        self.changes = 0
+        """Counts every change, taken back or not."""
 
     def of(self, queue: str) -> Mapping[str, int]:
         """Grains by model, descendants included."""
@@ -45,10 +48,17 @@ class Usage:
         self._apply(queue, model, grains, preemptible)
 
     def _apply(self, queue: str, model: str, grains: int, preemptible: bool) -> None:
-        for name in self.tree.chain(queue):
+        chain = self.tree.chain(queue)
+        self.changes += 1
+        self._versions[chain[-1]] = self.changes
+        for name in chain:
             for table in (self._used,) if preemptible else (self._used, self._fixed):
                 row = table.setdefault(name, {})
                 row[model] = row.get(model, 0) + grains
+
+    def version(self, queue: str) -> int:
+        """Changes when the use of the queue, or of any other below the same child of the root, may have changed."""
+        return self._versions.get(self.tree.chain(queue)[-1], 0)
 
     def mark(self) -> int:
         return len(self._log)

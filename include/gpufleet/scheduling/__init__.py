@@ -8,5 +8,18 @@ from gpufleet.scheduling.ever import check_job
 from gpufleet.scheduling.explain import Explanation, explain
 from gpufleet.scheduling.planner import ACTIONS, run_pass
 from gpufleet.scheduling.replay import Settled, apply, settle
+from gpufleet.scheduling.what_if import Change, Difference, what_if
 
-__all__ = ["ACTIONS", "Explanation", "Settled", "apply", "check_job", "explain", "run_pass", "settle"]
+__all__ = [
+    "ACTIONS",
+    "Change",
+    "Difference",
+    "Explanation",
+    "Settled",
+    "apply",
+    "check_job",
+    "explain",
+    "run_pass",
+    "settle",
+    "what_if",
+]

@@ -7,19 +7,24 @@ loses less than the started job gains.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+
+from gpufleet.model.hardware import NodeState
 from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import Pending, PodPlace
-from gpufleet.model.workload import Demand, Kind, PodSet, Share, Slice, TopologyWish, Whole
-from gpufleet.placement import Gang, place_gang
+from gpufleet.model.workload import Whole
 from gpufleet.placement.ledger import NodeBook
+from gpufleet.placement.pool import Pool, book_rows, pool_of
+from gpufleet.placement.potential import Ints
 from gpufleet.scheduling.ever import whole_gpus
 from gpufleet.scheduling.lost import MICROSECOND, gpu_hours, lost_work
-from gpufleet.scheduling.regions import Freeable, freed_by, regions
+from gpufleet.scheduling.moving import is_movable, new_places, pods_left_to_move
+from gpufleet.scheduling.regions import Freeable, Source, freed_by, regions
 from gpufleet.scheduling.session import Session
-from gpufleet.scheduling.victims import ENOUGH, is_protected
+from gpufleet.scheduling.victims import ENOUGH
 from gpufleet.units import GRAIN
 
 EXACT = 12
@@ -54,7 +59,7 @@ class Outcome:
 def consolidate(session: Session, pending: Pending) -> bool:
     """Start the job by moves, the ones that lose least."""
     key = session.request("consolidate", pending)
-    if key in session.hopeless or not _has_room_in_all(session, pending):
+    if key in session.hopeless or pods_left_to_move(session) < 1 or not _has_room_in_all(session, pending):
         return False
     best = _cheapest_of_all(session, pending)
     if best is None:
@@ -67,9 +72,10 @@ def consolidate(session: Session, pending: Pending) -> bool:
 def _cheapest_of_all(session: Session, pending: Pending) -> Outcome | None:
     """The best of the first few regions that work; where even the lower bound is higher, nothing is tried."""
     found: list[Outcome] = []
-    for region in regions(session, pending, _movable(session)):
+    movable = Movable(session)
+    for region in regions(session, pending, movable.source):
         if len(found) < ENOUGH and not any(o.lost <= region.price.lost for o in found):
-            outcome = _cheapest(session, pending, region.nodes)
+            outcome = _cheapest(session, pending, movable.movers(region.names), region.nodes)
             found += [outcome] if outcome else []
     return min(found, key=lambda o: o.worth, default=None)
 
@@ -83,17 +89,14 @@ def _has_room_in_all(session: Session, pending: Pending) -> bool:
             continue
         if not all(isinstance(s.demand, Whole) for s in job.pod_sets):
             return True
-        if sum(_room(session, name) for name in names) >= grains:
+        if int(pool_of(session.ledger, session.topology, names).column("pieces", _pieces).sum()) >= grains:
             return True
     return False
 
 
-def _room(session: Session, name: str) -> int:
-    """Grains not in use on the node's healthy cards, pieces of cards included."""
-    book = session.ledger.books[name]
-    if "room" not in book.memo:
-        book.memo["room"] = _count_room(book)
-    return int(book.memo["room"])
+def _pieces(pool: Pool, rows: Ints) -> Ints:
+    """Grains not in use on each node's healthy cards, pieces of cards included."""
+    return np.array([_count_room(book) for book in book_rows(pool, rows)], dtype=np.int64)
 
 
 def _count_room(book: NodeBook) -> int:
@@ -106,45 +109,58 @@ def _count_room(book: NodeBook) -> int:
     return found
 
 
-def _may_move(session: Session, job: str) -> bool:
-    run = session.running[job]
-    moved = any(m.job == job for m in session.moves)
-    whole = len(session.held[job]) == len(run.places)
-    bound = run.job.topology.required is not None and len(run.places) > 1
-    if not run.job.preemptible or run.job.kind is Kind.INFERENCE or moved or not whole or bound:
-        return False
-    return session.since_save(run) <= session.policy.fresh_checkpoint and not is_protected(session, run)
+class Movable:
+    """Jobs that could go elsewhere now, by the nodes they stand on."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.most: dict[str, int] = {}
+        """By model the most free GPUs on a node that takes work: no pod of more whole GPUs could go anywhere."""
+        for name, node in session.nodes.items():
+            if node.state is NodeState.READY:
+                free = len(session.ledger.books[name].free)
+                self.most[node.model.name] = max(self.most.get(node.model.name, 0), free)
+        self.source = Source(("move", tuple(sorted(self.most.items()))), self.freeable)
+
+    def _on(self, node: str) -> Iterator[tuple[str, tuple[PodPlace, ...]]]:
+        """Jobs that stand there with what they hold; not those whose gang is bound to one domain."""
+        session = self._session
+        for name in session.roster.on.get(node, ()):
+            run = session.running[name]
+            bound = run.job.topology.required is not None and len(run.places) > 1
+            if not bound and is_movable(session, run):
+                places, most = session.held[name], self.most.get(session.model_of(name), 0)
+                if all(len(p.gpus) <= most for p in places if p.node == node):
+                    yield name, places
+
+    def freeable(self, node: str) -> list[Freeable]:
+        """What would come free there. A gang of which one pod moves restarts: all its work counts."""
+        session, found = self._session, []
+        for name, places in self._on(node):
+            lost = lost_work(session, session.running[name], places)
+            found.append(Freeable(lost, (0, 0.0, name), sum(freed_by(session, p) for p in places if p.node == node)))
+        return found
+
+    def movers(self, nodes: Sequence[str]) -> list[Mover]:
+        """Who could leave these nodes, cheapest first."""
+        session, names = self._session, set(nodes)
+        jobs = {name: places for node in nodes for name, places in self._on(node)}
+        movers = [
+            Mover(job, tuple(p for p in places if p.node in names), lost_work(session, session.running[job], places))
+            for job, places in jobs.items()
+        ]
+        return sorted(movers, key=lambda m: m.order)
 
 
-def _movable(session: Session) -> dict[str, list[Freeable]]:
-    found: dict[str, list[Freeable]] = {}
-    for name, run in session.running.items():
-        if _may_move(session, name):
-            lost = lost_work(session, run, session.held[name])
-            for place in session.held[name]:
-                item = Freeable(lost, (0, 0.0, name), freed_by(session, place))
-                found.setdefault(place.node, []).append(item)
-    return found
-
-
-def _movers(session: Session, nodes: dict[str, list[str]]) -> list[Mover]:
-    """Who could leave the region, cheapest first. A gang of which one pod moves restarts: all its work counts."""
-    names = {name for group in nodes.values() for name in group}
-    movers = []
-    for job in session.running:
-        places = tuple(p for p in session.held[job] if p.node in names)
-        if places and _may_move(session, job):
-            movers.append(Mover(job, places, lost_work(session, session.running[job], session.held[job])))
-    return sorted(movers, key=lambda m: m.order)
-
-
-def _cheapest(session: Session, pending: Pending, nodes: dict[str, list[str]]) -> Outcome | None:
-    movers, gain = _movers(session, nodes), _gain(session, pending)
+def _cheapest(
+    session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
+) -> Outcome | None:
+    gain, most = _gain(session, pending), pods_left_to_move(session)
     best: Outcome | None = None
     for chosen in _choices(session, pending, movers, nodes):
         lost = sum(m.lost for m in chosen)
         worth = (lost, len(chosen), tuple(m.order for m in chosen))
-        if best and best.worth <= worth:
+        if (best and best.worth <= worth) or sum(len(m.places) for m in chosen) > most:
             continue
         if lost < gain and _frees_enough(session, pending, chosen, nodes) and _works(session, pending, chosen, nodes):
             best = Outcome(lost, worth, tuple(chosen), nodes)
@@ -172,18 +188,30 @@ def _choices(
     if len(movers) <= EXACT and sum(map(len, nodes.values())) == 1:
         yield from ([m] for m in movers)
         yield from (list(pair) for pair in combinations(movers, 2))
-    chosen: list[Mover] = []
-    for mover in movers[:MANY]:
-        chosen.append(mover)
-        if _fits_without(session, pending, chosen, nodes):
-            break
-    else:
-        return
+    count = _fewest(session, pending, movers[:MANY], nodes)
+    chosen = list(movers[: count or 0])
     for mover in reversed(list(chosen)):
         rest = [m for m in chosen if m is not mover]
-        if rest and _fits_without(session, pending, rest, nodes):
+        if rest and _frees_enough(session, pending, rest, nodes) and _fits_without(session, pending, rest, nodes):
             chosen = rest
-    yield chosen
+    if chosen:
+        yield chosen
+
+
+def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> int | None:
+    """How many of the cheapest must go for the job to fit, by halving; None when all together do not help."""
+
+    def fits(count: int) -> bool:
+        gone = movers[:count]
+        return _frees_enough(session, pending, gone, nodes) and _fits_without(session, pending, gone, nodes)
+
+    low, high = 1, len(movers)
+    if not movers or not fits(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle + 1, high)
+    return low
 
 
 def _fits_without(session: Session, pending: Pending, gone: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
@@ -222,8 +250,8 @@ def _attempt(
             session.ledger.hold(place, _holder(mover))
     moved: Moved = {}
     for mover in sorted(movers, key=lambda m: (-session.cost(m.places), m.job)):
-        found = _elsewhere(session, mover)
-        if found is None:
+        found = new_places(session, mover.job, mover.places)
+        if not found:
             return None
         moved[mover.job] = found
     for mover in movers:
@@ -233,29 +261,6 @@ def _attempt(
 
 def _holder(mover: Mover) -> str:
     return f"~{mover.job}"
-
-
-def _elsewhere(session: Session, mover: Mover) -> tuple[PodPlace, ...] | None:
-    """New places for exactly what the pods have, on the same GPU model."""
-    run = session.running[mover.job]
-    model = session.nodes[mover.places[0].node].model.name
-    sets = tuple(PodSet(1, same(p), p.cpu, p.memory_mib) for p in mover.places)
-    job = replace(run.job, pod_sets=sets, min_members=None, models=(model,), topology=TopologyWish())
-    nodes = session.eligible(Pending(job))
-    found = place_gang(session.ledger, session.topology, Gang(job, len(sets), nodes))
-    if found is None:
-        return None
-    mine = sorted(found, key=lambda p: p.pod_set)
-    return tuple(replace(new, pod_set=old.pod_set, rank=old.rank) for new, old in zip(mine, mover.places, strict=True))
-
-
-def same(place: PodPlace) -> Demand:
-    """The demand that is served by exactly what a place is."""
-    if place.slices:
-        return Slice(profile=place.slices[0].instance.profile)
-    if place.shares:
-        return Share(place.shares[0].milli, place.shares[0].memory_mib)
-    return Whole(len(place.gpus))
 
 
 def _carry_out(session: Session, pending: Pending, outcome: Outcome) -> None:

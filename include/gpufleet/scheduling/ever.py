@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from gpufleet.model.hardware import Node
 from gpufleet.model.plan import Fit, Reason, Unfit, Verdict
 from gpufleet.model.snapshot import Pending, Snapshot
 from gpufleet.model.workload import Job, PodSet, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
-from gpufleet.placement.demand import capacities, capacity
+from gpufleet.placement.demand import capacity
 from gpufleet.placement.filters import FILTERS, eligible, filter_key, verdict
+from gpufleet.placement.pool import pool_of
 from gpufleet.placement.topology import natural
+from gpufleet.placement.worth import rooms
 
 HEALTHY = frozenset({Reason.UNHEALTHY})
 
@@ -29,12 +32,19 @@ class EmptyFleet:
     """
 
     def __init__(self, snapshot: Snapshot, *, repaired: bool = True) -> None:
-        leaving = [replace(run, leaving=True) for run in snapshot.running]
+        self._snapshot, self._repaired = snapshot, repaired
         self.nodes = {n.name: n for n in sorted(snapshot.nodes, key=lambda n: natural(n.name))}
-        self.ledger = Ledger(snapshot.nodes, leaving, every_device=repaired)
-        self.topology = Topology(snapshot.levels, snapshot.nodes)
         self._ignore = HEALTHY if repaired else frozenset[Reason]()
         self._eligible: dict[tuple[object, ...], dict[str, list[str]]] = {}
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        leaving = [replace(run, leaving=True) for run in self._snapshot.running]
+        return Ledger(self._snapshot.nodes, leaving, every_device=self._repaired)
+
+    @cached_property
+    def topology(self) -> Topology:
+        return Topology(self._snapshot.levels, self._snapshot.nodes)
 
     def check(self, pending: Pending) -> Verdict:
         job = pending.job
@@ -43,6 +53,8 @@ class EmptyFleet:
             return Unfit(Reason.UNHEALTHY, "no node that could serve it takes new work")
         if not nodes:
             return _nothing_eligible(job, list(self.nodes.values()))
+        if self._plainly_holds(job, nodes):
+            return Fit()
         for pod_set in job.pod_sets:
             if isinstance(found := self._pod(pod_set, nodes), Unfit):
                 return found
@@ -54,10 +66,25 @@ class EmptyFleet:
         return self._too_large(job, nodes)
 
     def _nodes(self, job: Job) -> dict[str, list[str]]:
-        key = filter_key(job)
+        key = (*filter_key(job), job.mix_models)
         if key not in self._eligible:
-            self._eligible[key] = eligible(job, self.nodes.values(), ignore=self._ignore)
+            found = eligible(job, self.nodes.values(), ignore=self._ignore)
+            together = {"": [name for names in found.values() for name in names]}
+            self._eligible[key] = together if job.mix_models and found else found
         return self._eligible[key]
+
+    def _plainly_holds(self, job: Job, nodes: Mapping[str, Sequence[str]]) -> bool:
+        """Counting GPUs answers for equal pods of whole GPUs that ask for nothing else; no books need be opened."""
+        (pod_set, *others), gpus = job.pod_sets, job.pod_sets[0].demand
+        plain = not others and not job.topology.required and not pod_set.cpu and not pod_set.memory_mib
+        if not plain or not isinstance(gpus, Whole) or not gpus.gpus:
+            return False
+        return any(sum(self._gpus(n) // gpus.gpus for n in names) >= job.least_pods for names in nodes.values())
+
+    def _gpus(self, name: str) -> int:
+        """GPUs of a node that can be given whole; none are counted where instances may be there to stay."""
+        devices = [d for d in self.nodes[name].devices if self._repaired or d.healthy]
+        return 0 if any(d.instances for d in devices) else len(devices)
 
     def _holds(self, job: Job, nodes: Mapping[str, Sequence[str]]) -> bool:
         if len(job.pod_sets) == 1 and not job.topology.required:  # equal pods without a bond: counting is enough
@@ -86,13 +113,18 @@ class EmptyFleet:
 
     def _most(self, job: Job, names: Sequence[str]) -> int:
         """Pods that fit on these nodes, each set counted as if it were alone."""
-        return sum(min(s.count, sum(capacities(self.ledger, names, s).values())) for s in job.pod_sets)
+        pool = pool_of(self.ledger, self.topology, names)
+        return sum(min(s.count, int(rooms(pool, s).sum())) for s in job.pod_sets)
 
     def _too_large(self, job: Job, nodes: Mapping[str, Sequence[str]]) -> Unfit:
         if not whole_gpus(job):
             most = max(self._most(job, names) for names in nodes.values())
             return Unfit(Reason.TOO_LARGE, f"the job asks {_size(job)}, the empty fleet holds at most {most} of them")
         most = max(sum(len(self.ledger.books[n].free) for n in names) for names in nodes.values())
+        if whole_gpus(job) <= most and any(s.cpu or s.memory_mib for s in job.pod_sets):
+            pods = max(self._most(job, names) for names in nodes.values())
+            hosts = f"with the CPU and memory it asks the empty fleet holds {pods} of them"
+            return Unfit(Reason.TOO_LARGE, f"the job asks {_size(job)}, {hosts}")
         where = "of one model " if len(nodes) > 1 else ""
         return Unfit(Reason.TOO_LARGE, f"the job asks {_size(job)}, the fleet has {most} GPUs {where}in all")
 

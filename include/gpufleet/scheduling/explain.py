@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gpufleet.errors import NotFound
 from gpufleet.model.plan import Plan, Reason
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, Snapshot
 from gpufleet.placement.demand import capacity
-from gpufleet.scheduling.lost import lost_work
+from gpufleet.scheduling.checks import Check, checks
 from gpufleet.scheduling.planner import consider, finish
 from gpufleet.scheduling.session import Session
-from gpufleet.units import GpuAmount
+from gpufleet.scheduling.trial import Option
+from gpufleet.scheduling.unblock import unblock
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,13 @@ class Explanation:
     reason: Reason | None = None
     unblock: str = ""
     levels: tuple[LevelAnswer, ...] = ()
+    checks: tuple[Check, ...] = ()
+    options: tuple[Option, ...] = ()
+    """All that was tried out and works, the cheapest first; `unblock` is the first of them."""
+    expected_start: datetime | None = None
+    """By the declared runtimes of running jobs; None where these do not tell."""
+    cut: str = ""
+    """What was left untried so that the answer comes quickly; empty when nothing was."""
 
 
 def explain(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime, job_id: str) -> Explanation:
@@ -65,6 +73,7 @@ def _about(session: Session, plan: Plan, pending: Pending) -> Explanation:
             after = f" after {', '.join(placement.after)}" if placement.after else " now"
             return Explanation(job_id, "starting", f"starts on {nodes}{after}")
     entry = next(w for w in plan.waiting if w.job == job_id)
+    ways = unblock(session, plan, pending)
     return Explanation(
         job_id,
         "pending",
@@ -72,8 +81,12 @@ def _about(session: Session, plan: Plan, pending: Pending) -> Explanation:
         entry.position,
         entry.queue_position,
         entry.reason,
-        _cheapest_wait(session, pending) or entry.unblock,
+        ways.options[0].detail if ways.options else entry.unblock,
         _levels(session, pending),
+        checks(session, plan, pending, entry),
+        ways.options,
+        ways.expected_start,
+        ways.cut,
     )
 
 
@@ -94,21 +107,3 @@ def _pods(session: Session, pending: Pending, names: list[str]) -> int:
         min(s.count, sum(capacity(session.ledger, session.ledger.books[n], s) for n in names))
         for s in pending.job.pod_sets
     )
-
-
-def _cheapest_wait(session: Session, pending: Pending) -> str:
-    """The running job with the least unsaved work whose end alone would place this one."""
-    best: tuple[tuple[int, str], str] | None = None
-    for name, run in session.running.items():
-        if not session.held[name]:
-            continue
-        mark = session.mark()
-        session.take_away(name, [p.rank for p in session.held[name]])
-        fits = session.start(pending) is not None
-        session.rollback(mark)
-        lost = lost_work(session, run, session.held[name])
-        if fits and (best is None or (lost, name) < best[0]):
-            minutes = session.since_save(run) // timedelta(minutes=1)
-            gpus = GpuAmount(session.cost(session.held[name]))
-            best = (lost, name), f"the end of {name} ({gpus} GPUs, {minutes} min since its checkpoint) would place it"
-    return best[1] if best else ""

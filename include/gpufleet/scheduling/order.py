@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpufleet.model.snapshot import Pending
 from gpufleet.scheduling.session import Session
 
+Standing = tuple[int, tuple[float, ...]]
 Key = tuple[int, tuple[float, ...], int, float, str]
 
 WITHIN_DESERVED, WITHIN_SHARE, BEYOND = range(3)
 NO_SHARE = 1e18
 """Saturation of a queue whose fair share is nothing."""
+
+
+class Waiter(NamedTuple):
+    """A waiting job with what of it the order looks at."""
+
+    pending: Pending
+    place: tuple[int, float, str]
+    asks: tuple[tuple[str, int], ...]
+    """(GPU model, grains of its smallest form there) for every model of which the fleet has enough."""
+    aged: bool
+    """It has waited so long that it may reserve its place: nobody goes past it."""
 
 
 class Line:
@@ -25,11 +38,22 @@ class Line:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._waiting: dict[str, list[Pending]] = {}
+        self._waiting: dict[str, list[Waiter]] = {}
         for pending in sorted(session.snapshot.pending, key=in_queue):
-            self._waiting.setdefault(pending.job.queue, []).append(pending)
+            self._waiting.setdefault(pending.job.queue, []).append(self._waiter(pending))
         self._floor: dict[str, int] = {}
         """By queue: nobody in it stands in a better band than this, until something is given back."""
+        self._entered: dict[str, int] = {}
+        """By queue, the version of its use for which its entry in the heap still holds; -1 where that is not all."""
+        self._known: dict[tuple[str, str, int], tuple[int, Standing]] = {}
+        """Standings by queue, model and grains, with the version of the queue's use they were found for."""
+
+    def _waiter(self, pending: Pending) -> Waiter:
+        session, job = self._session, pending.job
+        least = job.least_pods
+        asks = tuple((m, session.grains(job, m, least)) for m in session.possible(pending))
+        aged = session.now - job.submitted_at >= session.policy.ageing_bound
+        return Waiter(pending, in_queue(pending), asks, aged and bool(asks))
 
     def __iter__(self) -> Iterator[Pending]:
         freed, heap = -1, list[tuple[Key, str]]()
@@ -42,36 +66,57 @@ class Line:
             if not heap:
                 return
             before, name = heapq.heappop(heap)
-            now, _ = self._entry(name)
-            if now > before:
-                heapq.heappush(heap, (now, name))
-                continue
-            chosen = self._next(name)
+            chosen = self._waiting[name][0]
+            if self._entered.get(name) != self._session.usage.version(name):
+                chosen = self._next(name)
+                now = self._key(name, chosen)
+                if now > before:
+                    heapq.heappush(heap, (now, name))
+                    continue
             self._waiting[name].remove(chosen)
-            yield chosen
+            yield chosen.pending
             if self._waiting[name] and freed == self._session.freed:
                 heapq.heappush(heap, self._entry(name))
 
     def _entry(self, name: str) -> tuple[Key, str]:
-        return key(self._session, self._next(name)), name
+        chosen = self._next(name)
+        self._entered[name] = self._session.usage.version(name) if self._is_plain(name, chosen) else -1
+        return self._key(name, chosen), name
 
-    def _next(self, name: str) -> Pending:
+    def _is_plain(self, name: str, chosen: Waiter) -> bool:
+        """Chosen as the head for reasons that only the queue's own use can change."""
+        head = chosen is self._waiting[name][0]
+        return head and (chosen.aged or self._standing(name, chosen)[0] <= self._floor.get(name, WITHIN_DESERVED))
+
+    def _next(self, name: str) -> Waiter:
         """The head; or, while a young head cannot start, the first behind it that can or that stands better."""
         waiting = self._waiting[name]
-        band = key(self._session, waiting[0])[0]
-        if band <= self._floor.get(name, WITHIN_DESERVED) or self._has_aged(waiting[0]):
-            return waiting[0]
-        better = [p for p in waiting[1:] if key(self._session, p)[0] < band]
-        if not better:
+        head = waiting[0]
+        band = self._standing(name, head)[0]
+        if band <= self._floor.get(name, WITHIN_DESERVED) or head.aged:
+            return head
+        better = next((w for w in waiting if self._standing(name, w)[0] < band), None)
+        if better is None:
             self._floor[name] = band
-            return waiting[0]
-        return next(p for p in waiting if p is better[0] or self._has_aged(p) or self._session.can_start(p))
+            return head
+        return next(w for w in waiting if w is better or w.aged or self._session.can_start(w.pending))
 
-    def _has_aged(self, pending: Pending) -> bool:
-        """It has waited so long that it may reserve its place: nobody goes past it."""
-        session = self._session
-        aged = session.now - pending.job.submitted_at >= session.policy.ageing_bound
-        return aged and bool(session.possible(pending))
+    def _key(self, queue: str, waiter: Waiter) -> Key:
+        """Smaller is considered earlier."""
+        return (*self._standing(queue, waiter), *waiter.place)
+
+    def _standing(self, queue: str, waiter: Waiter) -> Standing:
+        """Of several models the one on which the job stands best counts."""
+        if len(waiter.asks) == 1:
+            return self._on_model(queue, *waiter.asks[0])
+        return min((self._on_model(queue, *ask) for ask in waiter.asks), default=(BEYOND, (NO_SHARE,)))
+
+    def _on_model(self, queue: str, model: str, grains: int) -> Standing:
+        version, key = self._session.usage.version(queue), (queue, model, grains)
+        known = self._known.get(key)
+        if known is None or known[0] != version:
+            known = self._known[key] = version, _standing(self._session, queue, model, grains)
+        return known[1]
 
 
 def in_queue(pending: Pending) -> tuple[int, float, str]:
@@ -82,27 +127,19 @@ def in_queue(pending: Pending) -> tuple[int, float, str]:
 
 def places_in_line(considered: Sequence[Pending]) -> list[Pending]:
     """The order to show: as considered, but inside every queue by priority and age."""
-    lines: dict[str, Iterator[Pending]] = {}
-    for name in {p.job.queue for p in considered}:
-        lines[name] = iter(sorted((p for p in considered if p.job.queue == name), key=in_queue))
-    return [next(lines[p.job.queue]) for p in considered]
+    lines: dict[str, list[Pending]] = {}
+    for pending in sorted(considered, key=in_queue, reverse=True):
+        lines.setdefault(pending.job.queue, []).append(pending)
+    return [lines[p.job.queue].pop() for p in considered]
 
 
-def key(session: Session, pending: Pending) -> Key:
-    """Smaller is considered earlier. Of several models the one on which the job stands best counts."""
-    standing = min((_standing(session, pending, m) for m in session.possible(pending)), default=(BEYOND, (NO_SHARE,)))
-    return (*standing, *in_queue(pending))
-
-
-def _standing(session: Session, pending: Pending, model: str) -> tuple[int, tuple[float, ...]]:
-    job = pending.job
-    grains = session.grains(job, model, job.least_pods)
+def _standing(session: Session, queue: str, model: str, grains: int) -> Standing:
     band = BEYOND
-    if session.usage.within((job.queue,), model, grains):
+    if session.usage.within((queue,), model, grains):
         band = WITHIN_DESERVED
-    elif session.rights.within_share((job.queue,), model, grains):
+    elif session.rights.within_share((queue,), model, grains):
         band = WITHIN_SHARE
-    return band, tuple(_saturation(session, queue, model) for queue in reversed(session.tree.chain(job.queue)))
+    return band, tuple(_saturation(session, name, model) for name in reversed(session.tree.chain(queue)))
 
 
 def _saturation(session: Session, queue: str, model: str) -> float:

@@ -13,6 +13,8 @@ from gpufleet.placement import repartitions
 from gpufleet.scheduling.allocate import allocate
 from gpufleet.scheduling.backfill import backfill, reserve
 from gpufleet.scheduling.consolidate import consolidate
+from gpufleet.scheduling.leaf_moves import move_to_fewer_leaves
+from gpufleet.scheduling.net_gain import net_gain
 from gpufleet.scheduling.order import Line, places_in_line
 from gpufleet.scheduling.preempt import preempt
 from gpufleet.scheduling.reasons import Doctor
@@ -27,6 +29,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     consolidate,  # moves work, ends with everyone still running
     reclaim,  # takes back what was lent to other queues
     preempt,  # inside one queue, by priority
+    net_gain,  # small work for a big gang, where the policy asks for it
 )
 
 # Reasons more hardware would cure; whether an offering does is found out by what-if (design.md section 9).
@@ -56,6 +59,7 @@ def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tup
         considered.append(pending)
         if not any(action(session, pending) for action in ACTIONS):
             reserve(session, pending)
+    move_to_fewer_leaves(session)
     return session, considered
 
 
@@ -66,7 +70,7 @@ def finish(session: Session, considered: Sequence[Pending]) -> Plan:
     waiting = _waiting(doctor, left)
     wanting = zip(left, waiting, strict=True)
     return Plan(
-        placements=tuple(session.placed(job) for job in sorted(session.placements)),
+        placements=session.placed(),
         evictions=tuple(sorted(session.evictions, key=lambda e: (e.job, e.for_job))),
         moves=tuple(sorted(session.moves, key=lambda m: (m.job, m.for_job))),
         repartitions=repartitions(session.ledger),

@@ -11,6 +11,8 @@ from gpufleet.scheduling.victims import stop_and_start
 def preempt(session: Session, pending: Pending) -> bool:
     """Start the job in place of its own queue's lower priorities; where these do not suffice, with reclaimed work."""
     job = pending.job
+    if session.roster.lowest.get(job.queue, job.priority) >= job.priority:
+        return False
     key = session.request("preempt", pending, job.priority)
     if key in session.hopeless:
         return False
@@ -18,8 +20,6 @@ def preempt(session: Session, pending: Pending) -> bool:
     def lower(run: Running) -> bool:
         return run.job.queue == job.queue and run.job.priority < job.priority
 
-    if not any(lower(run) for run in session.running.values()):
-        return False
     if stop_and_start(session, pending, lower, "preempt"):
         return True
     if stop_and_start(session, pending, lambda run: lower(run) or may_take(session, pending, run), "reclaim"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -10,11 +10,11 @@ from gpufleet.model.hardware import GpuModel, NodeState
 from gpufleet.model.plan import Reason, Unfit, Verdict
 from gpufleet.model.snapshot import Pending
 from gpufleet.model.tenancy import ANY_MODEL
-from gpufleet.model.workload import Job, Share, Slice, TopologyWish, Whole
+from gpufleet.model.workload import Job, Share, Slice, Whole
 from gpufleet.placement import Gang, Ledger, place_gang
 from gpufleet.quota.tree import Bound
 from gpufleet.scheduling.ever import EmptyFleet, whole_gpus
-from gpufleet.scheduling.requests import Shape
+from gpufleet.scheduling.requests import Shape, relaxed
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN, GpuAmount
 
@@ -62,6 +62,7 @@ class Doctor:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._known: dict[Shape, Why] = {}
+        self._bounds: dict[tuple[Shape, str, bool], Why | None] = {}
         self._never: dict[Shape, Verdict] = {}
 
     @cached_property
@@ -100,13 +101,20 @@ class Doctor:
             self._never[shape] = self.empty.check(pending)
         if isinstance(never := self._never[shape], Unfit):
             return Why(never.reason, never.detail, "it can never run here as it is asked for")
-        if found := self._quota(pending.job, self.session.eligible(pending)):
+        if found := self._bound(pending):
             return found
         if found := self._broken(pending):
             return found
         if shape not in self._known:
             self._known[shape] = self._place(pending)
         return self._known[shape]
+
+    def _bound(self, pending: Pending) -> Why | None:
+        """What the quota says; equal requests of one queue share the answer."""
+        key = self.session.shape(pending), pending.job.queue, pending.job.preemptible
+        if key not in self._bounds:
+            self._bounds[key] = self._quota(pending.job, self.session.eligible(pending))
+        return self._bounds[key]
 
     def _broken(self, pending: Pending) -> Why | None:
         """What is broken now is alone enough to keep the job out, however empty the rest becomes."""
@@ -120,8 +128,8 @@ class Doctor:
     def may_buy(self, pending: Pending) -> bool:
         """Whether more hardware could help at all: what its queue's limit forbids is never bought for."""
         session, job = self.session, pending.job
-        if nodes := session.eligible(pending):
-            return self._quota(job, nodes) is None
+        if session.eligible(pending):
+            return self._bound(pending) is None
         grains = whole_gpus(job) * GRAIN
         return any(session.usage.over_limit(job.queue, model, grains) is None for model in job.models or (ANY_MODEL,))
 
@@ -190,7 +198,7 @@ class Doctor:
 
     def _fits(self, pending: Pending, ignore: frozenset[Reason]) -> bool:
         session = self.session
-        ledger = self.healthy if Reason.UNHEALTHY in ignore else session.ledger
+        ledger = self.healthy if Reason.UNHEALTHY in ignore and self.is_broken else session.ledger
         topology = session.topology
         job = pending.job
         if Reason.TOPOLOGY in ignore:
@@ -286,8 +294,3 @@ def _left(job: Job, model: GpuModel, taken: int, milli: int) -> int:
         return 0
     cells = model.memory_slices - taken.bit_count()
     return min(GRAIN * cells // model.memory_slices, GRAIN - milli * GRAIN // 1000)
-
-
-def relaxed(job: Job) -> Job:
-    """The same job without its required level."""
-    return replace(job, topology=TopologyWish(None, job.topology.preferred))

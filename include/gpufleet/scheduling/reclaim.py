@@ -9,6 +9,11 @@ from gpufleet.scheduling.victims import stop_and_start
 
 def reclaim(session: Session, pending: Pending) -> bool:
     """Start the job in place of borrowed work, as far as its own queue's due goes."""
+    job = pending.job
+    if not any(
+        session.rights.is_due(job.queue, m, session.grains(job, m, job.least_pods)) for m in session.possible(pending)
+    ):
+        return False
     key = session.request("reclaim", pending)
     if key in session.hopeless:
         return False

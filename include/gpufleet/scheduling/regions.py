@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
+from typing import NamedTuple
 
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.model.workload import Whole
@@ -18,8 +20,7 @@ Tie = tuple[int, float, str]
 """Of equal lost work: lower priority, later start, name."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Freeable:
+class Freeable(NamedTuple):
     """Something that could leave a node, or move away: what is lost by it, and how many grains come free there."""
 
     lost: int
@@ -27,12 +28,11 @@ class Freeable:
     grains: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Price:
+class Price(NamedTuple):
     """A lower bound of what making room somewhere costs."""
 
     lost: int
-    count: int
+    leavers: int
     ties: tuple[Tie, ...]
 
 
@@ -48,26 +48,51 @@ class Region:
         return next(iter(self.nodes.values()))
 
 
-def regions(session: Session, pending: Pending, freeable: Mapping[str, Sequence[Freeable]]) -> Iterator[Region]:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What could come free: by node, and under which name prices of a node may be remembered while it is unchanged."""
+
+    key: object
+    freeable: Callable[[str], Sequence[Freeable]]
+
+
+def regions(session: Session, pending: Pending, source: Source) -> Iterator[Region]:
     """Narrow levels before broad ones, in a level the cheapest estimates."""
-    return islice(_by_level(session, pending, freeable), MOST)
+    return islice(_by_level(session, pending, source), MOST)
 
 
-def _by_level(session: Session, pending: Pending, freeable: Mapping[str, Sequence[Freeable]]) -> Iterator[Region]:
+def _by_level(session: Session, pending: Pending, source: Source) -> Iterator[Region]:
     job = pending.job
     first, last = session.topology.first_and_last(job)
     depths = range(first, last - 1, -1) if job.least_pods > 1 else [len(session.topology.names) - 1]
     whole = all(isinstance(s.demand, Whole) for s in job.pod_sets)
     for model, names in session.eligible(pending).items():
-        need = session.grains(job, model, job.least_pods)
+        need = session.grains(job, model, job.least_pods) if whole else None
         for depth in depths:
-            rated = []
-            for domain in session.topology.split(names, depth).values():
-                price = _estimate(session, domain, freeable, need, whole=whole)
-                if price is not None:
-                    rated.append((price, session.topology.order[domain[0]], domain))
-            for price, _, domain in sorted(rated)[:MOST_PER_LEVEL]:
+            domains = session.topology.split(names, depth).values()
+            for price, _, domain in nsmallest(MOST_PER_LEVEL, _rated(session, domains, source, need)):
                 yield Region(price, {model: domain})
+
+
+def _rated(
+    session: Session, domains: Iterable[list[str]], source: Source, need: int | None
+) -> Iterator[tuple[Price, int, list[str]]]:
+    order = session.topology.order
+    for domain in domains:
+        price = _price_of_node(session, domain[0], source, need) if len(domain) == 1 else None
+        if len(domain) > 1:
+            price = _estimate(session, domain, source, need)
+        if price is not None:
+            yield price, order[domain[0]], domain
+
+
+def _price_of_node(session: Session, name: str, source: Source, need: int | None) -> Price | None:
+    """Remembered until the node changes."""
+    memo, key = session.ledger.books[name].memo, (source.key, need)
+    if key not in memo:
+        memo[key] = _estimate(session, [name], source, need)
+    found: Price | None = memo[key]
+    return found
 
 
 def freed_by(session: Session, place: PodPlace) -> int:
@@ -75,21 +100,24 @@ def freed_by(session: Session, place: PodPlace) -> int:
     return max(session.cost([place]), GRAIN) if place.slices or place.shares else session.cost([place])
 
 
-def _estimate(
-    session: Session, names: Sequence[str], freeable: Mapping[str, Sequence[Freeable]], need: int, *, whole: bool
-) -> Price | None:
-    """The price of making room here; None when nothing can leave, or all that can is not enough."""
+def _estimate(session: Session, names: Sequence[str], source: Source, need: int | None) -> Price | None:
+    """The price of making room here; None when nothing can leave, or all that can is not enough.
+
+    `need` is in grains of whole GPUs; None for parts of cards, where the cheapest leaver alone is counted.
+    """
+    books = session.ledger.books
+    missing = 0 if need is None else need - sum([len(books[n].free) for n in names]) * GRAIN
+    items = [item for name in names for item in source.freeable(name)]
+    if not items or sum([i.grains for i in items]) < missing:
+        return None
     found: dict[Tie, Freeable] = {}
-    for item in (item for name in names for item in freeable.get(name, ())):
+    for item in items:
         before = found.get(item.tie)  # a gang on several of these nodes is lost once
         found[item.tie] = Freeable(item.lost, item.tie, item.grains + before.grains) if before else item
-    items = sorted(found.values(), key=lambda i: (i.lost * GRAIN // max(i.grains, 1), i))
-    if not items:
-        return None
-    if not whole:
-        cheapest = min(items)
+    if need is None:
+        cheapest = min(found.values())
         return Price(cheapest.lost, 1, (cheapest.tie,))
-    return _fill_up(items, need - sum([len(session.ledger.books[n].free) for n in names]) * GRAIN)
+    return _fill_up(sorted(found.values(), key=lambda i: (i.lost * GRAIN // max(i.grains, 1), i)), missing)
 
 
 def _fill_up(items: Sequence[Freeable], missing: int) -> Price | None:

@@ -10,7 +10,7 @@ from gpufleet.model.plan import Plan
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
 from gpufleet.model.workload import Job, PodSet
-from gpufleet.scheduling.consolidate import same
+from gpufleet.scheduling.moving import same
 from gpufleet.scheduling.planner import run_pass
 
 
@@ -44,9 +44,10 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     started = [Running(p.job, placed[p.job.id].pods, snapshot.at) for p in snapshot.pending if p.job.id in placed]
     waiting = [p for p in snapshot.pending if p.job.id not in placed]
     everyone = tuple(sorted([*running, *started], key=lambda r: r.job.id))
+    before, after = _by_node(snapshot.running), _by_node(everyone)
     return replace(
         snapshot,
-        nodes=tuple(_node_after(n, snapshot.running, everyone, plan) for n in snapshot.nodes),
+        nodes=tuple(_node_after(n, before.get(n.name, ()), after.get(n.name, ()), plan) for n in snapshot.nodes),
         running=everyone,
         pending=tuple(sorted([*waiting, *evicted], key=lambda p: p.job.id)),
     )
@@ -63,7 +64,7 @@ def _running_after(snapshot: Snapshot, plan: Plan) -> tuple[list[Running], list[
         if places:
             stay.append(replace(run, places=places))
         else:
-            evicted.append(Pending(_asks_again(run, models)))
+            evicted.append(Pending(asks_again(run, models)))
     return stay, evicted
 
 
@@ -75,24 +76,26 @@ def _gone(run: Running, plan: Plan) -> set[int]:
     return found
 
 
-def _asks_again(run: Running, models: dict[str, str]) -> Job:
+def asks_again(run: Running, models: dict[str, str]) -> Job:
     """The stopped job as a request: what it had, on the model it had."""
     if run.job.models or run.job.pods != len(run.places):
         return run.job
     sets = tuple(PodSet(1, same(p), p.cpu, p.memory_mib) for p in run.places)
-    return replace(run.job, pod_sets=sets, models=tuple(sorted({models[p.node] for p in run.places})))
+    return replace(
+        run.job, pod_sets=sets, models=tuple(sorted({models[p.node] for p in run.places if p.node in models}))
+    )
 
 
-def _node_after(node: Node, before: Iterable[Running], after: Iterable[Running], plan: Plan) -> Node:
+def _node_after(node: Node, before: Iterable[PodPlace], after: Iterable[PodPlace], plan: Plan) -> Node:
     exists = {d.index: set(d.instances) for d in node.devices}
-    for place in _places(before, node):
+    for place in before:
         for piece in place.slices:
             exists[piece.gpu].add(piece.instance)
     for change in plan.repartitions:
         if change.node == node.name:
             exists[change.gpu] = (exists[change.gpu] - set(change.destroy)) | set(change.create)
     used: dict[int, set[MigInstance]] = {}
-    for place in _places(after, node):
+    for place in after:
         for piece in place.slices:
             used.setdefault(piece.gpu, set()).add(piece.instance)
     devices = tuple(
@@ -101,5 +104,9 @@ def _node_after(node: Node, before: Iterable[Running], after: Iterable[Running],
     return replace(node, devices=devices)
 
 
-def _places(runs: Iterable[Running], node: Node) -> list[PodPlace]:
-    return [p for r in runs for p in r.places if p.node == node.name]
+def _by_node(runs: Iterable[Running]) -> dict[str, list[PodPlace]]:
+    found: dict[str, list[PodPlace]] = {}
+    for run in runs:
+        for place in run.places:
+            found.setdefault(place.node, []).append(place)
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from gpufleet.model.hardware import GpuModel
 from gpufleet.model.plan import Reason
 from gpufleet.model.snapshot import Pending, Snapshot
-from gpufleet.model.workload import Job
+from gpufleet.model.workload import Job, TopologyWish
 from gpufleet.placement.demand import smallest_cost
 from gpufleet.placement.filters import eligible, filter_key
 from gpufleet.placement.topology import natural
@@ -17,11 +18,14 @@ from gpufleet.quota.report import capacity
 class Shape:
     """A kind of request, compared by identity; what is known about it is remembered with it."""
 
-    __slots__ = ("eligible", "key")
+    __slots__ = ("eligible", "key", "mixed", "possible")
 
     def __init__(self, key: tuple[object, ...]) -> None:
         self.key = key
         self.eligible: dict[frozenset[Reason], dict[str, list[str]]] = {}
+        self.possible: list[str] | None = None
+        self.mixed: list[str] | None = None
+        """Nodes of all models together, for a job that mixes them."""
 
 
 class Requests:
@@ -76,8 +80,11 @@ class Requests:
 
     def possible(self, pending: Pending) -> list[str]:
         """Models of which the fleet has enough for the job's smallest form at all."""
-        job = pending.job
-        return [m for m in self.eligible(pending) if self.grains(job, m, job.least_pods) <= self.capacity[m]]
+        shape, job = self.shape(pending), pending.job
+        if shape.possible is None:
+            least = job.least_pods
+            shape.possible = [m for m in self.eligible(pending) if self.grains(job, m, least) <= self.capacity[m]]
+        return shape.possible
 
     @cached_property
     def capacity(self) -> dict[str, int]:
@@ -94,4 +101,19 @@ class Requests:
 
 def _shape(pending: Pending) -> tuple[object, ...]:
     job = pending.job
-    return job.pod_sets, job.least_pods, job.models, job.needs, job.capacity, job.topology, job.kind, pending.not_on
+    return (
+        job.pod_sets,
+        job.least_pods,
+        job.models,
+        job.needs,
+        job.capacity,
+        job.topology,
+        job.kind,
+        job.mix_models,
+        pending.not_on,
+    )
+
+
+def relaxed(job: Job) -> Job:
+    """The same job without its required level."""
+    return replace(job, topology=TopologyWish(None, job.topology.preferred))

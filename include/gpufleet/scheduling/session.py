@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,11 +13,14 @@ from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
 from gpufleet.model.workload import Job
 from gpufleet.placement import Gang, Ledger, Topology, place_gang
+from gpufleet.placement.mix import mix_of
+from gpufleet.placement.potential import Potential
 from gpufleet.quota import Tree, cost, fair_shares
 from gpufleet.quota.report import used
 from gpufleet.quota.rules import Rights
 from gpufleet.scheduling.requests import Requests
 from gpufleet.scheduling.reservation import Reservation
+from gpufleet.scheduling.roster import Roster, Sort
 
 Nodes = Mapping[str, Sequence[str]]
 """Node names by GPU model."""
@@ -39,7 +42,9 @@ class Session(Requests):
     def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> None:
         super().__init__(snapshot)
         self.policy, self.now = policy, now
-        self.ledger = Ledger(self.nodes.values(), sorted(snapshot.running, key=lambda r: r.job.id))
+        self.potential = Potential(mix_of(s for job in _jobs(snapshot) for s in job.pod_sets))
+        running = sorted(snapshot.running, key=lambda r: r.job.id)
+        self.ledger = Ledger(self.nodes.values(), running, potential=self.potential)
         self.topology = Topology(snapshot.levels, self.nodes.values())
         self.tree = Tree(snapshot.queues)
         self.usage = used(snapshot, self.tree)
@@ -53,15 +58,33 @@ class Session(Requests):
         self.placements: dict[str, Placement] = {}
         self.evictions: list[Eviction] = []
         self.moves: list[Move] = []
+        self._moved: set[str] = set()
         self.reservations: dict[str, Reservation] = {}
         """By GPU model: only the first aged head of a type holds one."""
         self.freed = 0
         """Counts what gave places back: what failed before may fit now."""
         self._steps: list[tuple[str, tuple[PodPlace, ...], int]] = []
-        self.units: dict[str, tuple[tuple[PodPlace, ...], list[Any]]] = {}
-        """What `victims` remembers about running jobs, by the places it was worked out for."""
+        self.units: dict[str, Any] = {}
+        """What `victims` remembers about running jobs."""
         self.hopeless: set[tuple[object, ...]] = set()
         """(action, freed, shape, ...) that failed: equal requests are not tried again."""
+        self.sort_sets: dict[frozenset[Sort], int] = {}
+        """Numbers for sets of sorts, under which prices of nodes are remembered."""
+        self.net_gain_tries = 0
+        """Net gain tries a few gangs in a pass, no more."""
+
+    @cached_property
+    def roster(self) -> Roster:
+        """Running jobs by what the rules look at."""
+        models = {name: self.model_of(name) for name in self.running}
+        return Roster(self.running, self.tree.queues, self.now, models)
+
+    @property
+    def moved(self) -> set[str]:
+        """Jobs that this pass moves."""
+        if len(self._moved) != len(self.moves):
+            self._moved = {move.job for move in self.moves}
+        return self._moved
 
     # ------------------------------------------------------------ undo
 
@@ -82,7 +105,7 @@ class Session(Requests):
     @cached_property
     def rights(self) -> Rights:
         """The rules of reclaim, with fair shares as of the start of the pass."""
-        shares = fair_shares(self.tree, self._wanted(), self.capacity)
+        shares = fair_shares(self.tree, self._wanted(), self.capacity, self.policy.usage_weight)
         return Rights(self.tree, self.usage, self.standing, shares)
 
     def _wanted(self) -> dict[str, dict[str, int]]:
@@ -138,14 +161,36 @@ class Session(Requests):
         allowed = {m: n for m, n in nodes.items() if self.quota_allows(job, m, self.grains(job, m, pods))}
         mark = self.mark()
         while allowed and (places := place_gang(self.ledger, self.topology, Gang(job, pods, allowed))):
-            model = self.nodes[places[0].node].model.name
-            grains = self.cost(places)
-            if self.quota_allows(job, model, grains):
-                self.usage.add(job.queue, model, grains, preemptible=job.preemptible)
+            if self._charge(job, places):
                 return places
             self.rollback(mark)  # a larger slice than the smallest that would do
-            del allowed[model]
+            del allowed[self.nodes[places[0].node].model.name]
+        return self._start_mixed(pending, pods, nodes) if job.mix_models and len(nodes) > 1 else None
+
+    def _start_mixed(self, pending: Pending, pods: int, nodes: Nodes) -> tuple[PodPlace, ...] | None:
+        """So many pods on several models together, for a job that asked for it and found no single one."""
+        shape, job, mark = self.shape(pending), pending.job, self.mark()
+        if shape.mixed is None:
+            shape.mixed = [name for names in nodes.values() for name in names]
+        places = place_gang(self.ledger, self.topology, Gang(job, pods, {"": shape.mixed}))
+        if places and self._charge(job, places):
+            return places
+        self.rollback(mark)
         return None
+
+    def _charge(self, job: Job, places: Sequence[PodPlace]) -> bool:
+        """Count what the places cost, model by model; False, and nothing counted, where a quota forbids it."""
+        amounts: dict[str, int] = {}
+        for place in places:
+            model = self.nodes[place.node].model.name
+            amounts[model] = amounts.get(model, 0) + self.cost([place])
+        mark = self.usage.mark()
+        for model, grains in amounts.items():
+            if not self.quota_allows(job, model, grains):
+                self.usage.rollback(mark)
+                return False
+            self.usage.add(job.queue, model, grains, preemptible=job.preemptible)
+        return True
 
     def quota_allows(self, job: Job, model: str, grains: int) -> bool:
         if self.usage.over_limit(job.queue, model, grains):
@@ -197,15 +242,26 @@ class Session(Requests):
         """Write down that the job starts here, in the place of its victims."""
         self.placements[pending.job.id] = Placement(pending.job.id, places, tuple(victims))
 
-    def placed(self, job: str) -> Placement:
-        """The job's placement; it waits for its victims and for whoever else is leaving its devices."""
-        found = self.placements[job]
-        waits = {name for name, old in self.departing if any(overlap(self.ledger, old, new) for new in found.pods)}
-        return Placement(job, found.pods, tuple(sorted({*found.after, *waits})))
+    def placed(self) -> tuple[Placement, ...]:
+        """All placements, sorted; each waits for its victims and for whoever else is leaving its devices."""
+        gone: dict[str, list[tuple[str, PodPlace]]] = {}
+        for name, place in self.departing:
+            gone.setdefault(place.node, []).append((name, place))
+        return tuple(self._after(self.placements[job], gone) for job in sorted(self.placements))
+
+    def _after(self, found: Placement, gone: Mapping[str, Sequence[tuple[str, PodPlace]]]) -> Placement:
+        waits = {name for new in found.pods for name, old in gone.get(new.node, ()) if overlap(self.ledger, old, new)}
+        return Placement(found.job, found.pods, tuple(sorted({*found.after, *waits})))
 
     def since_save(self, run: Running) -> timedelta:
         """The work of how long would be lost now."""
         return max(timedelta(0), self.now - (run.last_checkpoint_at or run.started_at))
+
+
+def _jobs(snapshot: Snapshot) -> Iterator[Job]:
+    """The recent demand: what runs and what waits."""
+    yield from (run.job for run in snapshot.running)
+    yield from (waiting.job for waiting in snapshot.pending)
 
 
 def overlap(ledger: Ledger, old: PodPlace, new: PodPlace) -> bool:

@@ -6,14 +6,14 @@ on the ledger, let the job start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpufleet.model.plan import Eviction
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind
 from gpufleet.scheduling.lost import gpu_hours, lost_work
-from gpufleet.scheduling.regions import Freeable, Region, Tie, freed_by, regions
+from gpufleet.scheduling.regions import Freeable, Region, Source, Tie, freed_by, regions
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN
 
@@ -38,6 +38,24 @@ class Unit:
         """Surplus first; then lost work; equal lost work: lower priority, later start, name; the last pods first."""
 
 
+class Units:
+    """What is remembered about one job's units, for the places it holds."""
+
+    __slots__ = ("freeable", "places", "units")
+
+    def __init__(self, session: Session, run: Running, places: tuple[PodPlace, ...]) -> None:
+        tie: Tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
+        self.places = places
+        self.units = [Unit(run.job.id, None, lost_work(session, run, places), tie)]
+        if len(places) > run.job.least_pods:
+            self.units += [Unit(run.job.id, p.rank, lost_work(session, run, [p]), tie) for p in places]
+        self.freeable: dict[str, Freeable] = {}
+        for place in places:
+            before = self.freeable.get(place.node)
+            grains = freed_by(session, place) + (before.grains if before else 0)
+            self.freeable[place.node] = Freeable(self.units[0].lost, tie, grains)
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A unit taken away in a trial, and the places it held."""
@@ -58,11 +76,8 @@ class Trial:
 
 def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: str) -> bool:
     """Stop the cheapest allowed victims that let the job start, and start it; False (nothing changed) if none do."""
-    units = _units(session, _candidates(session, pending, allowed))
-    if not units:
-        return False
-    near = Near(session, units)
-    best = _cheapest(session, pending, allowed, near)
+    near = Near(session, pending, allowed)
+    best = _cheapest(session, pending, allowed, near) if near.sorts else None
     if best is None:
         return False
     taken = [_take(session, unit) for unit in best.units]
@@ -71,13 +86,16 @@ def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: st
     session.evictions += _evictions(session, pending, taken, why)
     session.freed += 1
     session.commit(pending, places, sorted({t.unit.job for t in taken}))
+    for one in taken:  # what is left of an elastic job is lost for less, wherever it stands
+        for place in session.held[one.unit.job]:
+            session.ledger.books[place.node].memo.clear()
     return True
 
 
 def _cheapest(session: Session, pending: Pending, allowed: Allowed, near: Near) -> Trial | None:
     """The best of the first few regions that work; where even the lower bound is higher, nothing is tried."""
     found: list[Trial] = []
-    for region in regions(session, pending, near.freeable):
+    for region in regions(session, pending, Source(near.number, near.freeable)):
         if len(found) < ENOUGH and not any(t.lost <= region.price.lost for t in found):
             trial = _try(session, pending, allowed, near.units(region.names), region)
             found += [trial] if trial else []
@@ -85,69 +103,44 @@ def _cheapest(session: Session, pending: Pending, allowed: Allowed, near: Near) 
 
 
 class Near:
-    """Units by the nodes they stand on."""
+    """Whom a waiting job may think of, by the nodes they stand on."""
 
-    def __init__(self, session: Session, units: Sequence[Unit]) -> None:
-        self._units = units
-        self._on: dict[str, list[int]] = {}
-        self.freeable: dict[str, list[Freeable]] = {}
-        """By node, what would come free."""
-        for number, unit in enumerate(units):
-            for place in _places(session, unit):
-                self._on.setdefault(place.node, []).append(number)
-                if unit.rank is None:
-                    item = Freeable(unit.lost, unit.tie, freed_by(session, place))
-                    self.freeable.setdefault(place.node, []).append(item)
+    def __init__(self, session: Session, pending: Pending, allowed: Allowed) -> None:
+        """A service is never stopped for the sake of training."""
+        self._session = session
+        service = pending.job.kind is Kind.INFERENCE
+        first = session.roster.first.items()
+        self.sorts = frozenset(sort for sort, run in first if (service or not sort.service) and allowed(run))
+        self.number = session.sort_sets.setdefault(self.sorts, len(session.sort_sets))
+
+    def _on(self, node: str) -> Iterator[Units]:
+        roster = self._session.roster
+        for name in roster.on.get(node, ()):
+            if roster.sort_of.get(name) in self.sorts and (found := self._units_of(name)):
+                yield found
+
+    def _units_of(self, name: str) -> Units | None:
+        """All that is left of a job, and each pod it could spare; remembered while nothing is taken from it."""
+        session, places = self._session, self._session.held[name]
+        if not places or name in session.moved:
+            return None
+        known: Units | None = session.units.get(name)
+        if known is None or known.places is not places:
+            known = session.units[name] = Units(session, session.running[name], places)
+        return known
+
+    def freeable(self, node: str) -> list[Freeable]:
+        """What would come free there."""
+        return [found.freeable[node] for found in self._on(node) if node in found.freeable]
 
     def units(self, nodes: Sequence[str]) -> list[Unit]:
         """Units with a pod on one of these nodes, in their order."""
-        numbers = {number for name in nodes for number in self._on.get(name, ())}
-        return [self._units[n] for n in sorted(numbers)]
-
-
-def _candidates(session: Session, pending: Pending, allowed: Allowed) -> list[Running]:
-    """Whom to think of at all; the rule looks at queue, model and priority only, so equals are judged once."""
-    known: dict[tuple[str, str, int], bool] = {}
-    found = []
-    for name, run in session.running.items():
-        kind = (run.job.queue, session.model_of(name), run.job.priority)
-        if kind not in known:
-            known[kind] = allowed(run)
-        if known[kind] and _may_stop(session, pending, run):
-            found.append(run)
-    return found
-
-
-def _may_stop(session: Session, pending: Pending, run: Running) -> bool:
-    """Preemptible, past its queue's min_runtime, and never a service for the sake of training."""
-    if not run.job.preemptible or not session.held[run.job.id] or is_protected(session, run):
-        return False
-    if session.moves and any(move.job == run.job.id for move in session.moves):
-        return False  # it has just been asked to move
-    return run.job.kind is not Kind.INFERENCE or pending.job.kind is Kind.INFERENCE
-
-
-def is_protected(session: Session, run: Running) -> bool:
-    """Still inside the time its queue promises to every start."""
-    queue = session.tree.queues.get(run.job.queue)
-    return queue is not None and session.now - run.started_at < queue.min_runtime
-
-
-def _units(session: Session, runs: Sequence[Running]) -> list[Unit]:
-    return sorted((unit for run in runs for unit in _units_of(session, run)), key=lambda u: u.order)
-
-
-def _units_of(session: Session, run: Running) -> list[Unit]:
-    """All that is left of a job, and each pod it could spare; remembered while nothing is taken from it."""
-    places = session.held[run.job.id]
-    known = session.units.get(run.job.id)
-    if known is None or known[0] is not places:
-        tie: Tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
-        units = [Unit(run.job.id, None, lost_work(session, run, places), tie)]
-        if len(places) > run.job.least_pods:
-            units += [Unit(run.job.id, p.rank, lost_work(session, run, [p]), tie) for p in places]
-        known = session.units[run.job.id] = (places, units)
-    return list(known[1])
+        names, jobs = set(nodes), {id(u): u for node in nodes for u in self._on(node)}
+        found = []
+        for units in jobs.values():
+            ranks = {p.rank for p in units.places if p.node in names}
+            found += [u for u in units.units if ranks and (u.rank is None or u.rank in ranks)]
+        return sorted(found, key=lambda u: u.order)
 
 
 def _try(session: Session, pending: Pending, allowed: Allowed, near: Sequence[Unit], region: Region) -> Trial | None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +75,21 @@ def test_people_get_words_and_tables(fleet: Played) -> None:
     assert "big" in gpufleet(fleet, "jobs").stdout
     assert "ok" in gpufleet(fleet, "doctor").stdout
     answer(fleet, "cancel", "big")
+
+
+def test_the_live_fleet_says_why_a_job_waits_and_what_a_change_would_do(fleet: Played, tmp_path: Path) -> None:
+    asked = ("--team", "vision", "--project", "digits", "--name", "vast", "--pods", "5", "--gpus", "8")
+    job = answer(fleet, "submit", *asked, "--json", "--", "true")["job"]
+    found = answer(fleet, "explain", job)["explanation"]
+    assert found["options"] and found["unblock"] == found["options"][0]["detail"]
+    assert [c["level"] for c in found["checks"] if not c["ok"]]
+    (tmp_path / "change.yaml").write_text(f"version: 1\ncancel: [{job}]\n")
+    changed = answer(fleet, "what-if", "--change", str(tmp_path / "change.yaml"))
+    assert changed["cancelled"] == [job] and [w["job"] for w in changed["pending"]] == [job]
+    told = gpufleet(fleet, "what-if", "--change", str(tmp_path / "change.yaml")).stdout
+    assert "1 job is cancelled" in told.splitlines()[0]
+    assert answer(fleet, "explain", job)["state"] == "pending", "nothing was changed"
+    answer(fleet, "cancel", job)
 
 
 REFUSED = {

@@ -10,7 +10,7 @@ import pytest
 from gpufleet.errors import Invalid
 from gpufleet.formats.request import parse_request
 from gpufleet.model.capacity import CapacityType
-from gpufleet.model.workload import Share, Slice, Whole
+from gpufleet.model.workload import Share, Slice, Whole, Workload
 
 GOOD = {"team": "vision", "project": "digits", "command": "python train.py --lr 0.1"}
 
@@ -63,6 +63,28 @@ REFUSED = {
     "a NUL in the command": ({"command": ["echo", "a\0b"]}, "command must be plain text"),
     "a NUL in the environment": ({"env": {"A": "\0"}}, "env must be plain text"),
     "an environment of nothing": ({"env": {"A": None}}, "env: the value of A must be text or a number"),
+    "memory asked for and learned": (
+        {"memory_gib": 9, "like": "w"},
+        "memory_gib and like exclude each other; the memory of a slice is named, asked for, or",
+    ),
+    "whole GPUs like a workload": ({"gpus": 1, "like": "w"}, "gpus and like exclude each other; whole GPUs have all"),
+    "a profile like a workload": ({"profile": "1g.10gb", "like": "w"}, "profile and like exclude each other"),
+    "a workload without a name": (
+        {"workload": {"batch": 2}},
+        "workload.workload must name the workload in at most 200",
+    ),
+    "a workload of a page": (
+        {"workload": {"workload": "w" * 201}},
+        "workload.workload must name the workload in at most 200",
+    ),
+    "a workload with a key nobody knows": ({"workload": {"workload": "w", "gpus": 2}}, "workload has the key 'gpus'"),
+    "a batch of nothing": ({"like": {"workload": "w", "batch": 0}}, "like.batch must be a whole number above 0"),
+    "a size in words": ({"like": "w; batch two"}, "like.batch must be a whole number above 0"),
+    "a size nobody knows": ({"like": "w; tokens 9"}, "like has the key 'tokens'"),
+    "a workload that is a number": (
+        {"workload": 7},
+        "workload must name a workload with its batch and sequence, not 7",
+    ),
     "more members than pods": ({"pods": 2, "min_members": 3}, "min_members 3 is more than the 2 pods"),
 }
 
@@ -81,6 +103,15 @@ TAKEN = {
     "a slice by its memory": ({"memory_gib": 9.5}, "demand", Slice(memory_mib=9728)),
     "a slice by name": ({"profile": "3g.40gb"}, "demand", Slice(profile="3g.40gb")),
     "a share": ({"share": "0.25", "memory_gib": 4}, "demand", Share(250, 4096)),
+    "what it runs": ({"workload": {"workload": "w", "batch": 2, "sequence": 2048}}, "workload", Workload("w", 2, 2048)),
+    "what it runs, in one line": (
+        {"workload": "my net ; sequence 512; batch 2"},
+        "workload",
+        Workload("my net", 2, 512),
+    ),
+    "a need to be learned": ({"like": "w; batch 2"}, "like", Workload("w", 2)),
+    "a slice whose memory is to be learned": ({"like": "w"}, "demand", Slice()),
+    "a share whose memory is to be learned": ({"share": 0.5, "like": "w"}, "demand", Share(500, 0)),
     "capacity types with commas": (
         {"capacity": "spot, reserved"},
         "capacity",

@@ -36,6 +36,18 @@ WRONG = {
     "a key nobody knows in a node": (with_node("colour: red"), "nodes[0].colour", "colour"),
     "a section nobody knows": (HEAD + NODE + "fleets: []\n", "fleets", "line 5"),
     "a misspelt key in a job": (with_job("model: [H100-80], pods: [{gpus: 1}]"), "model", "models"),
+    "a queue that used more than all": (HEAD + "queues: [{name: a, used_lately: '1.5'}]\n", "used_lately", "0 to 1"),
+    "a switch of the policy that is no switch": (
+        HEAD + NODE + "policy: {net_gain_seniority: 4}\n", "net_gain_seniority", "true or false"),
+    "half a pod to move": (HEAD + NODE + "policy: {moves_per_pass: 1.5}\n", "moves_per_pass", "whole number"),
+    "pods both near and apart": (
+        with_job("pods: [{gpus: 1}], topology: {preferred: leaf, spread: node}"), "topology", "contradict"),
+    "pods in one leaf, spread over leaves": (
+        with_job("pods: [{gpus: 1}], topology: {required: leaf, spread: leaf}"), "topology", "one leaf"),
+    "a level to spread over that nobody knows": (
+        with_job("pods: [{gpus: 1}], topology: {spread: rack}"), "spread", "rack"),
+    "mixed models that are neither yes nor no": (
+        with_job("pods: [{gpus: 1}], mix_models: 3"), "mix_models", "true or false"),
     "a misspelt policy": (HEAD + NODE + "policy: {ageing_bond: 1h}\n", "ageing_bond", "ageing_bound"),
     "another version": (HEAD.replace("1", "99", 1) + NODE, "version", "99"),
     "an instant without a zone": (HEAD.replace("00Z", "00") + NODE, "at", "zone"),
@@ -146,3 +158,21 @@ def test_more_deserved_than_there_is_and_missing_labels_are_warned_of() -> None:
     fleet, _ = load(with_node("path: [s1]").replace("'*': 8", "'*': 9"))
     more, label = warnings(fleet)
     assert "9" in more and "8" in more and "n1" in label
+
+
+def test_every_knob_of_the_policy_is_read_as_what_it_is() -> None:
+    knobs = "{net_gain_horizon: 4h, net_gain_seniority: false, leaf_slowdown: 1.1, moves_per_pass: 8, usage_weight: 2}"
+    _, policy = load(HEAD + NODE + f"policy: {knobs}\n")
+    assert (policy.net_gain_horizon, policy.net_gain_seniority) == (timedelta(hours=4), False)
+    assert (policy.leaf_slowdown, policy.moves_per_pass, policy.usage_weight) == (1.1, 8, 2.0)
+
+
+def test_what_a_queue_used_lately_is_read() -> None:
+    fleet, _ = load(HEAD + "queues: [{name: a, used_lately: '0.25'}]\n")
+    assert fleet.queues[0].used_lately == 0.25
+
+
+def test_replicas_apart_and_models_together_are_read() -> None:
+    snapshot, _ = load(with_job("pods: [{count: 2, gpus: 1}], topology: {spread: leaf}, mix_models: true"))
+    job = snapshot.pending[0].job
+    assert job.topology.spread == "leaf" and job.mix_models

@@ -104,4 +104,4 @@ def test_places_of_who_is_leaving_are_given_on_with_the_wait() -> None:
 
 
 def test_the_actions_are_one_visible_list_least_disruptive_first() -> None:
-    assert [a.__name__ for a in ACTIONS] == ["allocate", "backfill", "consolidate", "reclaim", "preempt"]
+    assert [a.__name__ for a in ACTIONS] == ["allocate", "backfill", "consolidate", "reclaim", "preempt", "net_gain"]

@@ -1,0 +1,171 @@
+"""Nodes that may serve one kind of request, as arrays that follow the ledger: one row per node.
+
+A decision looks at numbers of all nodes, but only those of nodes that changed since the same kind was last asked for
+are worked out again (reference/beyond-fgd.md, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from gpufleet.model.capacity import CapacityType
+from gpufleet.model.hardware import Link
+from gpufleet.model.workload import PodSet
+from gpufleet.placement.ledger import Ledger, NodeBook
+from gpufleet.placement.potential import PLENTY, Floats, Ints
+from gpufleet.placement.topology import Topology
+from gpufleet.units import MIB_PER_GIB
+
+LINK_RANK: Final = {Link.NVSWITCH: 0, Link.NVLINK_PAIRS: 1, Link.PCIE: 2}
+# Work that must not be interrupted is kept off spot where it left the choice open (design.md section 1).
+STEADY_RANK: Final = {
+    CapacityType.OWNED: 0,
+    CapacityType.RESERVED: 0,
+    CapacityType.ON_DEMAND: 1,
+    CapacityType.SPOT: 2,
+}
+
+Domains = tuple[Ints, list[list[str]], Ints]
+"""By row the number of its domain; by domain its nodes, and the place of its first node in the topology."""
+
+
+class Pool:
+    """Rows in the order of the topology. All arrays are as of the last `follow`."""
+
+    def __init__(self, ledger: Ledger, topology: Topology, names: Sequence[str]) -> None:
+        self.ledger, self.topology, self.asked = ledger, topology, names
+        self.names = names = sorted(names, key=topology.order.__getitem__)
+        self.books = [ledger.books[name] for name in names]
+        self._row = {book.number: row for row, book in enumerate(self.books)}
+        self.changes: list[int] = []
+        """Rows that changed, in the order of the changes."""
+        self.columns: dict[object, Column] = {}
+        self._domains: dict[int, Domains] = {}
+        self._seen = len(ledger.touched)
+        self._phi: Floats | None = None
+        self._phi_seen = 0
+        cards = max([len(b.cards) for b in self.books], default=0)
+        self.milli: Ints = np.zeros((len(names), cards), dtype=np.int64)
+        self.spare_mib: Ints = np.zeros((len(names), cards), dtype=np.int64)
+        self.free: Ints = np.zeros(len(names), dtype=np.int64)
+        self.cut: Ints = np.zeros(len(names), dtype=np.int64)
+        """Free cards on which instances exist."""
+        self.facts: dict[object, Ints] = {}
+        """What never changes about the rows, for whoever wants to remember it."""
+        self.cpu: Floats = np.full(len(names), PLENTY)
+        self.memory_gib: Floats = np.full(len(names), PLENTY)
+        self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
+        self.link: Ints = np.array([LINK_RANK[b.node.link] for b in self.books], dtype=np.int64)
+        self.steady: Ints = np.array([STEADY_RANK[b.node.capacity] for b in self.books], dtype=np.int64)
+        self.leaf = self.domains(topology.leaf)[0]
+        self.leaf_free: Ints = np.zeros(len(self.domains(topology.leaf)[1]), dtype=np.int64)
+        """By narrowest domain its free GPUs: of two equal holes the one in the fuller domain is taken."""
+        self.is_plain = all(b.node.link is not Link.NVLINK_PAIRS for b in self.books)
+        """No bridge pairs to keep, and no instances seen on any card."""
+        for row in range(len(names)):
+            self._copy(row)
+
+    def _copy(self, row: int) -> None:
+        book = self.books[row]
+        self.milli[row, : len(book.milli)] = book.milli
+        self.spare_mib[row, : len(book.milli)] = book.spare_mib
+        free = len(book.free)
+        self.leaf_free[self.leaf[row]] += free - self.free[row]
+        self.free[row] = free
+        if book.has_host:
+            self.cpu[row] = PLENTY if book.cpu is None else book.cpu
+            self.memory_gib[row] = PLENTY if book.memory_mib is None else book.memory_mib / MIB_PER_GIB
+        self.cut[row] = sum(1 for i in book.free if book.cards[i].free) if book.cut else 0
+        self.is_plain = self.is_plain and not book.cut
+
+    def follow(self) -> None:
+        """Catch up with the ledger."""
+        touched = self.ledger.touched
+        if self._seen == len(touched):
+            return
+        rows = {row for number in touched[self._seen :] if (row := self._row.get(number)) is not None}
+        self._seen = len(touched)
+        for row in rows:
+            self._copy(row)
+        self.changes.extend(rows)
+
+    def domains(self, depth: int) -> Domains:
+        """The nodes by their domain at one depth of the topology."""
+        if depth not in self._domains:
+            groups = self.topology.split(self.asked, depth)
+            number = {path: i for i, path in enumerate(groups)}
+            rows = [number[self.topology.paths[name][depth]] for name in self.names]
+            first = [min(self.topology.order[n] for n in names) for names in groups.values()]
+            ids, firsts = np.array(rows, dtype=np.int64), np.array(first, dtype=np.int64)
+            self._domains[depth] = ids, list(groups.values()), firsts
+        return self._domains[depth]
+
+    def phi(self) -> Floats:
+        """The potential of every node."""
+        self.follow()
+        if self._phi is None:
+            self._phi, rows = np.zeros(len(self.names)), set(range(len(self.names)))
+        else:
+            rows = set(self.changes[self._phi_seen :])
+        self._phi_seen = len(self.changes)
+        for row in rows:
+            book = self.books[row]
+            self._phi[row] = self.ledger.potential.phi(book.milli, float(self.cpu[row]), float(self.memory_gib[row]))
+        return self._phi
+
+    def by_domain(self, depth: int, values: Ints) -> Ints:
+        """Sums of one value per row by domain."""
+        ids, groups, _ = self.domains(depth)
+        return np.bincount(ids, weights=values, minlength=len(groups)).astype(np.int64)
+
+    def column(self, key: object, fill: Fill) -> Ints:
+        """What `fill` says about every row, worked out again only where a row changed."""
+        self.follow()
+        found = self.columns.get(key)
+        if found is None:
+            found = self.columns[key] = Column(self, fill)
+        return found.read()
+
+
+Fill = Callable[[Pool, Ints], Ints]
+"""The values of some rows."""
+
+
+class Column:
+    """One number per row that follows the pool."""
+
+    __slots__ = ("_fill", "_pool", "_seen", "_values")
+
+    def __init__(self, pool: Pool, fill: Fill) -> None:
+        self._pool, self._fill = pool, fill
+        self._values = fill(pool, np.arange(len(pool.names)))
+        self._seen = len(pool.changes)
+
+    def read(self) -> Ints:
+        changes = self._pool.changes
+        if self._seen < len(changes):
+            rows = np.array(list(set(changes[self._seen :])), dtype=np.int64)
+            self._values[rows] = self._fill(self._pool, rows)
+            self._seen = len(changes)
+        return self._values
+
+
+def pool_of(ledger: Ledger, topology: Topology, names: Sequence[str]) -> Pool:
+    """The pool of a list of names. Remembered by the list's identity, which lives as long as the pool."""
+    key = id(names)
+    found: Pool | None = ledger.pools.get(key)
+    if found is None or found.asked is not names:
+        found = ledger.pools[key] = Pool(ledger, topology, names)
+    return found
+
+
+def book_rows(pool: Pool, rows: Ints) -> list[NodeBook]:
+    return [pool.books[row] for row in rows.tolist()]
+
+
+def same_pods(pod_set: PodSet) -> tuple[object, ...]:
+    """What makes two pod sets ask for the same, however many pods they have."""
+    return pod_set.demand, pod_set.cpu, pod_set.memory_mib

@@ -1,0 +1,51 @@
+"""Running jobs by what the rules look at: worked out once, for who runs never changes in a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from gpufleet.model.snapshot import Running
+from gpufleet.model.tenancy import Queue
+from gpufleet.model.workload import Kind
+
+
+class Sort(NamedTuple):
+    """All the rules of reclaim and preempt look at: jobs of one sort are judged once."""
+
+    queue: str
+    model: str
+    priority: int
+    service: bool
+
+
+class Roster:
+    """`model_of` tells the GPU model of a running job."""
+
+    def __init__(
+        self, running: Mapping[str, Running], queues: Mapping[str, Queue], now: datetime, model_of: Mapping[str, str]
+    ) -> None:
+        self.sort_of: dict[str, Sort] = {}
+        self.first: dict[Sort, Running] = {}
+        """Of every sort with a job that may be stopped, one job to judge it by."""
+        self.on: dict[str, list[str]] = {}
+        """By node, the jobs that had a place there when the pass began."""
+        self.lowest: dict[str, int] = {}
+        """By queue, the lowest priority that may be stopped."""
+        self.protected: set[str] = set()
+        """Jobs still inside the time their queue promises to every start."""
+        for name, run in running.items():
+            for node in dict.fromkeys(p.node for p in run.places):
+                self.on.setdefault(node, []).append(name)
+            queue = queues.get(run.job.queue)
+            if queue is not None and now - run.started_at < queue.min_runtime:
+                self.protected.add(name)
+            elif run.job.preemptible:
+                self._enter(run, model_of[name])
+
+    def _enter(self, run: Running, model: str) -> None:
+        job = run.job
+        sort = self.sort_of[job.id] = Sort(job.queue, model, job.priority, job.kind is Kind.INFERENCE)
+        self.first.setdefault(sort, run)
+        self.lowest[job.queue] = min(self.lowest.get(job.queue, job.priority), job.priority)

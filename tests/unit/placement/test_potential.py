@@ -1,0 +1,120 @@
+"""The potential of a node: what its free room is worth for the demand to come."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import pods
+
+from gpufleet.placement.mix import FEWEST, PRIOR, Ask, Mix, mix_of
+from gpufleet.placement.potential import FRAGMENT, SOLD, STRANDED, Potential
+from gpufleet.placement.share_values import share_values
+from gpufleet.placement.stranding import CAUTION
+
+ASKS = (
+    (Ask(1000, 12.0, 48.0), 40.0),
+    (Ask(2000, 24.0, 96.0), 5.0),
+    (Ask(8000, 88.0, 512.0), 5.0),
+    (Ask(460, 6.0, 12.0, is_share=True), 20.0),
+    (Ask(810, 10.0, 30.0, is_share=True), 15.0),
+    (Ask(150, 2.0, 4.0, is_share=True), 5.0),
+    (Ask(0, 8.0, 16.0), 10.0),
+)
+MIX = Mix(ASKS)
+
+
+def slow_phi(free: list[int], cpu: float, memory: float) -> float:
+    """The definition, word by word (reference/beyond-fgd.md, section 3), without tables."""
+    value = share_values(MIX.shares)
+    sold = sum(value[milli] for milli in free)
+    total = sum(count for _, count in ASKS)
+    fragment = sum(count / total * _lost(ask, free, cpu, memory) for ask, count in ASKS if ask.milli)
+    stranded = _stranded("cpu", cpu, sum(free) / 1000) + _stranded("memory_gib", memory, sum(free) / 1000)
+    return -SOLD * sold + STRANDED * stranded + FRAGMENT * fragment
+
+
+def _lost(ask: Ask, free: list[int], cpu: float, memory: float) -> float:
+    """GPUs free that this kind of pod cannot use: all when it cannot be hosted, else the pieces too small for it."""
+    need, cards = (ask.milli, 1) if ask.is_share else (1000, ask.milli // 1000)
+    if ask.cpu > cpu or ask.memory_gib > memory or sum(1 for f in free if f >= need) < cards:
+        return sum(free) / 1000
+    return sum(f for f in free if f < need) / 1000
+
+
+def _stranded(resource: str, x: float, gpus: float) -> float:
+    asks = [(count, ask.milli / 1000, getattr(ask, resource)) for ask, count in ASKS if ask.milli]
+    all_gpus = sum(c * g for c, g, _ in asks)
+    mean = sum(c * a for c, _, a in asks) / all_gpus
+    spread = sum(c * (a - mean * g) ** 2 for c, g, a in asks) / all_gpus
+    if not gpus:
+        return 0.0
+    m, sd = CAUTION * mean, math.sqrt(spread * gpus)
+    z = (x - m * gpus) / sd
+    return sd * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * math.erfc(z / math.sqrt(2)) / 2) / m
+
+
+nodes = st.tuples(
+    st.lists(st.sampled_from((0, 40, 190, 350, 540, 810, 850, 1000)), min_size=1, max_size=8),
+    st.sampled_from((0.0, 2.0, 6.5, 30.0, 96.0)),
+    st.sampled_from((0.0, 10.0, 48.0, 700.0)),
+)
+
+
+@settings(deadline=None)
+@given(nodes)
+def test_the_tables_say_what_the_definition_says(node: tuple[list[int], float, float]) -> None:
+    assert Potential(MIX).phi(*node) == pytest.approx(slow_phi(*node), abs=2e-3)
+
+
+@settings(deadline=None)
+@given(st.lists(nodes, min_size=1, max_size=5), st.sampled_from(ASKS))
+def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], float, float]], ask: object) -> None:
+    kind: Ask = ask[0]  # type: ignore[index]
+    potential = Potential(MIX)
+    free = np.array([f + [0] * (8 - len(f)) for f, _, _ in rows])
+    cpu, memory = np.array([c for _, c, _ in rows]), np.array([m for *_, m in rows])
+    told = (potential.after_share if kind.is_share else potential.after_whole)(kind, free, cpu, memory)
+    for row, cards in enumerate(free.tolist()):
+        left = cpu[row] - kind.cpu, memory[row] - kind.memory_gib
+        if kind.is_share:
+            for card, milli in enumerate(cards):
+                if milli >= kind.milli:
+                    after = [*cards[:card], milli - kind.milli, *cards[card + 1 :]]
+                    assert told[row, card] == pytest.approx(potential.phi(after, *left), abs=1e-6)
+        elif cards.count(1000) >= kind.milli // 1000:
+            after = list(cards)
+            for _ in range(kind.milli // 1000):
+                after[after.index(1000)] = 0
+            assert told[row] == pytest.approx(potential.phi(after, *left), abs=1e-6)
+
+
+def test_the_hole_beside_a_share_that_costs_a_whole_card_is_worth_nothing() -> None:
+    values = share_values({810: 15.0, 460: 20.0, 150: 5.0})
+    assert values[190] == 0 and values[540] == pytest.approx(0.5) and values[810] == pytest.approx(1)
+
+
+def test_one_size_is_worth_its_part_of_a_card() -> None:
+    assert share_values({300: 7.0})[300] == pytest.approx(1 / 3)
+
+
+def test_no_set_of_shares_on_one_card_is_worth_more_than_the_card() -> None:
+    sizes = {50: 3.0, 110: 1.0, 160: 2.0, 220: 4.0, 320: 2.0, 470: 9.0, 550: 1.0, 650: 3.0, 810: 12.0}
+    values = share_values(sizes)
+    best = [0.0] * 1001
+    for room in range(1001):
+        best[room] = max([best[room - s] + values[s] for s in sizes if s <= room], default=0.0)
+    assert best[1000] <= 1 + 1e-5 and all(a <= b for a, b in pairwise(values))
+
+
+def test_few_pods_tell_nothing_and_the_prior_stands() -> None:
+    assert mix_of([pods(FEWEST - 1, gpus=1)]) is PRIOR
+    assert mix_of([pods(FEWEST, gpus=1)]) == Mix(((Ask(1000), float(FEWEST)),))
+
+
+def test_slices_are_weighed_on_their_own_grid() -> None:
+    assert mix_of([pods(100, profile="1g.10gb")]) is PRIOR

@@ -67,8 +67,8 @@ layers:
 fast:
 	@$(PYTEST) tests/unit tests/scenarios tests/architecture -x -m "not browser and not airflow"
 
-bench: setup ## Benchmarks (they arrive with the simulator)
-	@echo "no benchmarks yet: the simulator is not built"; exit 1
+bench: setup ## Benchmarks: how fast the engine decides (benchmarks/ranges.yaml)
+	@$(BIN)/python -m benchmarks speed
 
 test-long: setup-dev ## The long profile
 	@$(PYTEST) tests -m long

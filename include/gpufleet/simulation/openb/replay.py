@@ -1,0 +1,107 @@
+"""One seed's arrivals through one policy, and the curve that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpufleet.simulation.openb.cluster import Cluster
+from gpufleet.simulation.openb.dice import Dice
+from gpufleet.simulation.openb.engine import Engine
+from gpufleet.simulation.openb.fgd import Fgd
+from gpufleet.simulation.openb.moves import Mover
+from gpufleet.simulation.openb.rules import BestFit, Chance, DotProduct, GpuClustering, GpuPacking, Rule
+from gpufleet.simulation.openb.trace import Machine, Request, Run
+
+Place = Callable[[Request], object]
+"""Give the pod a place if there is one."""
+
+OURS: Final = "gpufleet"
+POLICIES: Final = ("random", "dotprod", "gpupacking", "bestfit", "gpuclustering", "fgd", OURS)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Allocation in percent of all GPUs, by whole percent of GPUs that had asked to get in."""
+
+    seed: int
+    allocated: dict[int, float]
+    failed: int
+
+    def at(self, share: float) -> float | None:
+        """The figure at a share of arrivals (1.3 = 130 %); None where the arrivals ended before."""
+        return self.allocated.get(round(100 * share))
+
+
+def placer(
+    policy: str,
+    machines: Sequence[Machine],
+    requests: Sequence[Request],
+    run: Run,
+    dice: Dice,
+    *,
+    known: bool,
+    moves: float = 0.0,
+) -> Place:
+    """A fresh cluster under one policy.
+
+    `known`: our engine is told the mix of the list, as FGD is; `moves`: the part of placed pods it may move.
+    """
+    if policy == OURS:
+        engine = Engine(machines, requests if known else None)
+        return Mover(engine, moves).place if moves else engine.place
+    cluster = Cluster(machines, run.ties)
+    return _by_rule(cluster, _rule(policy, cluster, requests, dice))
+
+
+def _rule(policy: str, cluster: Cluster, requests: Sequence[Request], dice: Dice) -> Rule:
+    match policy:
+        case "random":
+            return Chance(dice)
+        case "dotprod":
+            return DotProduct()
+        case "gpupacking":
+            return GpuPacking()
+        case "bestfit":
+            return BestFit()
+        case "gpuclustering":
+            return GpuClustering(len(cluster.cpu))
+        case _:
+            return Fgd(cluster, requests)
+
+
+def _by_rule(cluster: Cluster, rule: Rule) -> Place:
+    """The highest score; of equal ones the lowest tie rank."""
+
+    def place(request: Request) -> bool:
+        fits = cluster.feasible(request)
+        if not fits.any():
+            return False
+        scores = np.where(fits, rule.score(cluster, request, fits), -1)
+        best = np.flatnonzero(scores == scores.max())
+        node = int(best[cluster.ties[best].argmin()])
+        cluster.give(node, request, rule.gpus(cluster, request, node) if request.gpus else ())
+        rule.placed(cluster, request, node)
+        return True
+
+    return place
+
+
+def replay(place: Place, requests: Sequence[Request], run: Run, total: int, stop: float) -> Curve:
+    """All arrivals until so much of `total` thousandths has asked; each column is the mean over its arrivals."""
+    asked = given = failed = 0
+    columns: dict[int, list[float]] = {}
+    for index in run.order:
+        request = requests[index]
+        asked += request.total
+        if round(100 * asked / total) > round(100 * stop):
+            break
+        if place(request):
+            given += request.total
+        else:
+            failed += 1
+        columns.setdefault(round(100 * asked / total), []).append(100 * given / total)
+    return Curve(run.seed, {share: sum(c) / len(c) for share, c in columns.items()}, failed)

@@ -58,6 +58,11 @@ class Checkpoints(Strict):
 
 class Scheduling(Strict):
     ageing_bound: Duration = SchedulingPolicy().ageing_bound
+    moves_per_pass: int = Field(default=SchedulingPolicy().moves_per_pass, ge=0)
+    net_gain_horizon: Duration = SchedulingPolicy().net_gain_horizon
+    net_gain_seniority: bool = SchedulingPolicy().net_gain_seniority
+    leaf_slowdown: float = Field(default=SchedulingPolicy().leaf_slowdown, ge=1, le=10)
+    usage_weight: float = Field(default=SchedulingPolicy().usage_weight, ge=0, le=100)
 
 
 class Buying(Strict):
@@ -124,6 +129,7 @@ class TeamEntry(Strict):
     members: tuple[MemberEntry, ...] = ()
     dags: tuple[str, ...] = ()
     namespace: str = ""
+    priority_ceiling: int = Field(default=1000, ge=0, le=1000)
 
 
 class TeamsFile(Strict):
@@ -266,9 +272,8 @@ def _queue(entry: QueueEntry) -> Queue:
 
 def _team(entry: TeamEntry) -> Team:
     members = tuple(Member(m.login, m.role) for m in entry.members)
-    return Team(
-        entry.name, entry.queue, entry.projects, members, entry.dags, entry.namespace or f"gpufleet-{entry.name}"
-    )
+    space = entry.namespace or f"gpufleet-{entry.name}"
+    return Team(entry.name, entry.queue, entry.projects, members, entry.dags, space, entry.priority_ceiling)
 
 
 def scheduling_policy(file: FleetFile) -> SchedulingPolicy:

@@ -160,3 +160,34 @@ def test_a_waiting_job_says_its_place_and_why_and_a_slice_is_drawn(fleet: Played
     for name in (big, small):
         call(url, "POST", f"api/jobs/{name}/cancel", "admin", json={})
         fleet.until(name, "cancelled")
+
+
+NET = {"workload": "net", "batch": 2, "sequence": 2048}
+USES = ["sh", "-c", "echo 7000 > $GPUFLEET_DEVICE_MEMORY_FILE"]
+
+
+def test_memory_asked_and_measured_is_there_for_scripts(fleet: Played, url: str) -> None:
+    job = fleet.submit(name="measured", memory_gib=30, workload=NET, command=USES)
+    fleet.until(job, "succeeded")
+    (row,) = [j for j in call(url, "GET", "api/memory?team=vision").json()["jobs"] if j["job"] == job]
+    says = "asked 30 GiB, never used more than 6.8 GiB; a 1g.10gb slice would do"
+    assert (row["fit"], row["says"], row["workload"]) == ("over-asked", says, NET)
+    assert call(url, "GET", "api/memory?team=language").json() == {"jobs": []}
+    assert call(url, "GET", f"api/jobs/{job}").json()["memory"] == row
+
+
+@pytest.mark.browser
+def test_who_asked_for_too_much_memory_is_listed_and_told(fleet: Played, page: Any, url: str) -> None:
+    job = fleet.submit(name="roomy", memory_gib=30, command=USES)
+    fleet.until(job, "succeeded")
+    page.click("text=memory asked and used")
+    row = page.locator("#memory tbody tr", has_text=job)
+    row.filter(has_text="a 1g.10gb slice would do").wait_for(timeout=10_000)
+    row.locator("a").click()
+    page.locator("dl.facts", has_text="never used more than 6.8 GiB").wait_for(timeout=10_000)
+    like = fleet.submit(name="alike", like=NET)
+    page.goto(f"{url}/job/{like}")
+    page.locator("dl.facts", has_text="like 'net' with batch 2 x sequence 2048").wait_for(timeout=10_000)
+    fleet.until(like, "running")
+    call(url, "POST", f"api/jobs/{like}/cancel", "admin", json={})
+    fleet.until(like, "cancelled")

@@ -74,6 +74,8 @@ class PodSeen:
     finished_at: datetime | None = None
     address: str = ""
     """host:port it serves on, for replicas."""
+    peak_memory_mib: int | None = None
+    """The most memory its worst GPU held for it so far, CUDA context included; None where nobody measures it."""
 
 
 @dataclass(frozen=True, slots=True)

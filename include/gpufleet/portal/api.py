@@ -12,6 +12,7 @@ from gpufleet.portal.asking import Who, fleet_of, principal, same_site
 from gpufleet.services import views
 from gpufleet.services.change_job import cancel_job, set_priority
 from gpufleet.services.explain_job import explain_job
+from gpufleet.services.memory_report import memory_report
 from gpufleet.services.prompt_tick import prompt_tick
 from gpufleet.services.read_logs import read_logs
 from gpufleet.services.submit_job import submit_job
@@ -25,6 +26,11 @@ JsonBody = Annotated[dict[str, Any], Body()]
 @router.get("/jobs")
 def jobs(request: Request, team: str | None = None) -> dict[str, Any]:
     return {"jobs": views.jobs_view(fleet_of(request), team=team)}
+
+
+@router.get("/memory")
+def memory(request: Request, team: str | None = None) -> dict[str, Any]:
+    return {"jobs": memory_report(fleet_of(request), team=team)}
 
 
 @router.get("/fleet")

@@ -49,6 +49,11 @@ def job(request: Request, who: Who, job: str) -> Response:
     return _page(request, who, "job.html", job=job)
 
 
+@router.get("/memory")
+def memory(request: Request, who: Who) -> Response:
+    return _page(request, who, "memory.html")
+
+
 @router.get("/logs/{job}")
 def logs(request: Request, who: Who, job: str) -> Response:
     return _page(request, who, "logs.html", job=job)

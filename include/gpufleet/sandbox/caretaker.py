@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from math import ceil
 from typing import Final
 
 from gpufleet.sandbox import events, gangs, market
@@ -20,6 +21,8 @@ from gpufleet.sandbox.runner import Sight, Stage
 from gpufleet.sandbox.site import Site
 
 KILLED_EXIT: Final = 128 + signal.SIGKILL
+MOST_MIB: Final = 2**53
+"""Whatever a pod writes into its file, this is the most that is written down of it."""
 
 
 @contextmanager
@@ -115,23 +118,30 @@ def _tend_running(site: Site, gang: Gang, pod: Pod, now: datetime) -> Pod:
         return pod
     if pod.leave_at is not None and not pod.is_told:
         return replace(pod, is_told=site.runner.signal(home, signal.SIGTERM))
-    if _uses_too_much(site, gang, pod):
+    pod = _with_memory(site, gang, pod)
+    if _used_too_much(site, pod):
         # Written down first, killed with the next look: a restart in between must know why it ended.
         return replace(pod, doom=Doom.MEMORY)
     return pod
 
 
-def _uses_too_much(site: Site, gang: Gang, pod: Pod) -> bool:
-    """Whether it says, in its device memory file, that it uses more GPU memory than its place has."""
+def _with_memory(site: Site, gang: Gang, pod: Pod) -> Pod:
+    """The pod with what it says, in its device memory file, that it uses, when that is more than ever before."""
     try:
-        used = float(site.files(gang, pod.ask.rank).device_memory.read_text())
-    except (OSError, ValueError):  # it says nothing, or is in the middle of saying it
-        return False
-    return used > memory_limit_mib(site.book.machines[pod.ask.place.node], pod.ask)
+        used = ceil(float(site.files(gang, pod.ask.rank).device_memory.read_text()))
+    except (OSError, ValueError, OverflowError):  # it says nothing, or is in the middle of saying it
+        return pod
+    return replace(pod, peak_mib=min(used, MOST_MIB)) if used > pod.peak_mib else pod
+
+
+def _used_too_much(site: Site, pod: Pod) -> bool:
+    """Whether it ever used more GPU memory than its place has."""
+    return pod.peak_mib > memory_limit_mib(site.book.machines[pod.ask.place.node], pod.ask)
 
 
 def _ended(site: Site, gang: Gang, pod: Pod, sight: Sight) -> Pod:
-    doom = pod.doom or _doom_seen(site, gang, pod, sight)
+    pod = _with_memory(site, gang, pod)
+    doom = pod.doom or _doom_seen(site, pod, sight)
     phase, reason = _outcome(pod, sight, doom)
     ended_at = site.ledger_now() if sight.ended_at is None else site.book.facts.rate.at(sight.ended_at)
     events.say("pod-ended", pod=pod.ask.name, phase=phase, reason=reason, exit_code=sight.code, error=sight.error)
@@ -145,13 +155,13 @@ def _ended(site: Site, gang: Gang, pod: Pod, sight: Sight) -> Pod:
     )
 
 
-def _doom_seen(site: Site, gang: Gang, pod: Pod, sight: Sight) -> Doom | None:
+def _doom_seen(site: Site, pod: Pod, sight: Sight) -> Doom | None:
     if sight.stage is Stage.VANISHED:
         return Doom.NODE_LOST
     if sight.stage is Stage.NO_START or (sight.stage is Stage.VOID and pod.leave_at is None):
         return Doom.START
     # A process that asked for too much and was gone before anyone looked has failed just the same.
-    return Doom.MEMORY if _uses_too_much(site, gang, pod) else None
+    return Doom.MEMORY if _used_too_much(site, pod) else None
 
 
 def _outcome(pod: Pod, sight: Sight, doom: Doom | None) -> tuple[PodPhase, str]:

@@ -153,6 +153,8 @@ class Pod:
     """Real instant from which SIGKILL is due."""
     doom: Doom | None = None
     is_forgotten: bool = False
+    peak_mib: int = 0
+    """The most GPU memory it said it uses, at any look; 0 when it never said."""
 
     @property
     def is_over(self) -> bool:

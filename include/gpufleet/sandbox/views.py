@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from gpufleet.model.hardware import Device
@@ -75,6 +76,8 @@ def pod(gang: Gang, seen: Pod) -> Json:
         "started_at": _instant(seen.started_at),
         "finished_at": _instant(seen.finished_at),
         "address": f"{LOOPBACK}:{seen.serve_port}",
+        # the file knows the pod's sum only: its cards are taken to hold alike
+        "peak_memory_mib": ceil(seen.peak_mib / len(seen.ask.place.devices)) or None,
     }
 
 

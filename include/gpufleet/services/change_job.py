@@ -10,7 +10,7 @@ from gpufleet.lifecycle.machine import CancelAsked
 from gpufleet.model.tenancy import Principal
 from gpufleet.services.advance import advance
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.rights import is_platform, may_act_for, may_decide_for
+from gpufleet.services.rights import check_priority, is_platform, may_act_for, may_decide_for
 from gpufleet.services.submit_job import Origin
 from gpufleet.store import jobs, leases, ledger, tenancy
 from gpufleet.store import schema as t
@@ -91,12 +91,19 @@ def set_priority(fleet: Fleet, text: str, priority: int, principal: Principal) -
     with fleet.database.write() as connection:
         row = find_job(connection, text, whole=True)
         _require_member(connection, row, principal, lead=True)
+        _require_below_ceiling(connection, row, principal, priority)
         if row.is_over:
             raise Invalid(f"job {row.job.id} has ended ({row.state}); its priority means nothing any more.")
         jobs.change(connection, row.job.id, priority=priority)
         ledger.audit(connection, now, principal.login, "priority", row.job.id, f"{row.job.priority} -> {priority}")
         leases.touch(connection)
         return row.job.id
+
+
+def _require_below_ceiling(connection: Connection, row: JobRow, principal: Principal, priority: int) -> None:
+    teams = tenancy.teams(connection)
+    for team in (team for team in teams if team.name == row.job.team):
+        check_priority(teams, team, principal, priority)
 
 
 def _require_member(connection: Connection, row: JobRow, principal: Principal, *, lead: bool = False) -> None:

@@ -17,7 +17,7 @@ from gpufleet.services.advance import advance, operation_name
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.meter import meter_nodes, meter_pods
 from gpufleet.services.progress import read_progress
-from gpufleet.store import jobs, leases, operations, places, world
+from gpufleet.store import jobs, leases, memory, operations, places, world
 from gpufleet.store.jobs import AttemptRow
 
 log = structlog.get_logger()
@@ -25,7 +25,12 @@ log = structlog.get_logger()
 MISSING_GRACE = timedelta(seconds=3)
 """A launched attempt without pods must be missing in two looks this far apart before we believe it."""
 
+SETTLED = timedelta(minutes=10)
+"""An attempt that ran so long has shown its peak: training has taken its steps and saved, a replica has served."""
+
 Seen = dict[tuple[str, int], list[PodSeen]]
+PeaksSaid = dict[tuple[str, int], int | None]
+"""(job, attempt) -> the peak its own progress tells of, in MiB."""
 
 
 def observe(fleet: Fleet) -> tuple[Observation, ...]:
@@ -38,8 +43,9 @@ def observe(fleet: Fleet) -> tuple[Observation, ...]:
             log.warning("cluster not seen", cluster=name, error=str(e))
             continue
         progress = read_progress(fleet)
+        said = {(job, attempt): facts.get("peak_memory_mib") for job, attempt, facts in progress.found}
         with fleet.database.write() as connection:
-            _record(connection, fleet, seen)
+            _record(connection, fleet, seen, said)
             progress.write(connection)
         looks.append(seen)
     _observe_clouds(fleet)
@@ -58,7 +64,7 @@ def _observe_clouds(fleet: Fleet) -> None:
             world.put_instances(connection, name, instances, fleet.clock.now())
 
 
-def _record(connection: Connection, fleet: Fleet, seen: Observation) -> None:
+def _record(connection: Connection, fleet: Fleet, seen: Observation, said: PeaksSaid) -> None:
     now = fleet.clock.now()
     meter_nodes(connection, seen, now)
     if world.put_nodes(connection, seen.cluster, seen.nodes, now):
@@ -73,9 +79,24 @@ def _record(connection: Connection, fleet: Fleet, seen: Observation) -> None:
     nodes = {n.name: n for n in seen.nodes}
     for attempt in jobs.live_attempts(connection):
         if attempt.cluster == seen.cluster:
-            event = _event(connection, fleet, attempt, pods.get((attempt.job, attempt.number), []), nodes, seen)
+            own = pods.get((attempt.job, attempt.number), [])
+            peak = _peak(attempt, own, said.get((attempt.job, attempt.number)), seen.at)
+            memory.note(connection, attempt.job, attempt.number, peak, now)
+            event = _event(connection, fleet, attempt, own, nodes, seen)
             if event is not None:
                 advance(connection, fleet, attempt.job, event, now)
+
+
+def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: datetime) -> memory.Peak:
+    """The GPU memory an attempt used, of its worst GPU: as the cluster saw it, as the job said."""
+    ran_to_its_end = bool(pods) and all(p.phase is Phase.SUCCEEDED for p in pods)
+    ran_long = attempt.state == "running" and attempt.running_at is not None and at - attempt.running_at >= SETTLED
+    return memory.Peak(
+        device_mib=max((p.peak_memory_mib for p in pods if p.peak_memory_mib), default=None),
+        allocator_mib=said,
+        killed=any(p.reason == "memory" for p in pods),
+        settled=ran_to_its_end or ran_long,
+    )
 
 
 def _event(

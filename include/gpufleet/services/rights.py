@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpufleet.errors import Forbidden
 from gpufleet.model.tenancy import Principal, Role, Team
 
 
@@ -25,3 +26,12 @@ def may_act_for(teams: Iterable[Team], team: Team, principal: Principal) -> bool
 def may_decide_for(teams: Iterable[Team], team: Team, principal: Principal) -> bool:
     """Priorities of other people's jobs, the team's token: its leads, and the platform."""
     return is_platform(teams, principal) or role_in(team, principal) is Role.LEAD
+
+
+def check_priority(teams: Iterable[Team], team: Team, principal: Principal, priority: int) -> None:
+    """A team's own people stay below its ceiling; raises Forbidden. The platform may go above it."""
+    if priority > team.priority_ceiling and not is_platform(teams, principal):
+        raise Forbidden(
+            f"priority {priority} is above the ceiling of team '{team.name}', {team.priority_ceiling}; "
+            "ask the platform to set it."
+        )

@@ -20,9 +20,10 @@ from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import GpuModel
 from gpufleet.model.tenancy import Principal, Team
 from gpufleet.model.workload import Slice, Whole
+from gpufleet.placement.memory import Unknown, need
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.rights import may_act_for
-from gpufleet.store import jobs, leases, ledger, tenancy, world
+from gpufleet.services.rights import check_priority, may_act_for
+from gpufleet.store import jobs, leases, ledger, memory, tenancy, world
 from gpufleet.store import schema as t
 
 
@@ -62,6 +63,7 @@ def submit_job(fleet: Fleet, request: JobRequest, principal: Principal, origin: 
             leases.touch(connection)
             return known
         team = _team(connection, request, principal)
+        request = _learned(connection, request, team)
         _refuse_impossible(connection, request)
         job = request.to_job(id=_job_id(request, origin), queue=team.queue, submitted_by=principal.login, at=now)
         jobs.add_job(connection, job)
@@ -157,7 +159,18 @@ def _team(connection: Connection, request: JobRequest, principal: Principal) -> 
         raise Invalid(
             f"project '{request.project}' is not one of team '{team.name}'; it has {', '.join(team.projects)}."
         )
+    check_priority(teams.values(), team, principal, request.priority)
     return team
+
+
+def _learned(connection: Connection, request: JobRequest, team: Team) -> JobRequest:
+    """The request with the memory its like was measured to need; raises Invalid with what to do where nobody knows."""
+    if request.like is None:
+        return request
+    found = need(memory.points(connection, request.like.name, team.name), request.like, request.kind)
+    if isinstance(found, Unknown):
+        raise Invalid(f"like: {found.why}")
+    return request.with_need(found)
 
 
 def _refuse_impossible(connection: Connection, request: JobRequest) -> None:
@@ -183,6 +196,7 @@ def _refuse_levels(connection: Connection, request: JobRequest) -> None:
     for key, level in (
         ("topology_required", request.topology.required),
         ("topology_preferred", request.topology.preferred),
+        ("topology_spread", request.topology.spread),
     ):
         if level is not None and level not in levels:
             raise Invalid(
@@ -191,25 +205,26 @@ def _refuse_levels(connection: Connection, request: JobRequest) -> None:
 
 
 def _refuse_demand(request: JobRequest, models: list[GpuModel], largest: int) -> None:
+    key = "like" if request.like else "memory_gib"
     if isinstance(request.demand, Whole):
         if request.demand.gpus > largest:
             raise Invalid(f"gpus: a pod asks for {request.demand.gpus} GPUs, the largest node has {largest}.")
         _refuse_memory("gpu_memory_gib", request.gpu_memory_mib, max(m.memory_mib for m in models), "GPU")
     elif isinstance(request.demand, Slice):
-        _refuse_slice(request.demand, models)
+        _refuse_slice(key, request.demand, models)
     else:
-        _refuse_memory("memory_gib", request.demand.memory_mib, max(m.memory_mib for m in models), "GPU")
+        _refuse_memory(key, request.demand.memory_mib, max(m.memory_mib for m in models), "GPU")
 
 
-def _refuse_slice(demand: Slice, models: list[GpuModel]) -> None:
+def _refuse_slice(key: str, demand: Slice, models: list[GpuModel]) -> None:
     profiles = {p.name: p for m in models for p in m.profiles}
     if demand.profile is not None and demand.profile not in profiles:
         raise Invalid(
             f"profile: no GPU of this fleet has a MIG profile '{demand.profile}'; there are {', '.join(sorted(profiles))}."
         )
     if not profiles:
-        raise Invalid("memory_gib: no GPU of this fleet can be sliced; ask for whole gpus or a share.")
-    _refuse_memory("memory_gib", demand.memory_mib, max(p.memory_mib for p in profiles.values()), "MIG slice")
+        raise Invalid(f"{key}: no GPU of this fleet can be sliced; ask for whole gpus or a share.")
+    _refuse_memory(key, demand.memory_mib, max(p.memory_mib for p in profiles.values()), "MIG slice")
 
 
 def _refuse_memory(key: str, need: int, most: int, what: str) -> None:

@@ -82,6 +82,13 @@ def places_of(connection: Connection, job_id: str, attempt: int) -> tuple[PodPla
     return pods(rows).get((job_id, attempt), ())
 
 
+def newest_nodes(connection: Connection, of: Iterable[str]) -> dict[str, str]:
+    """Each job's node of rank 0 in its newest attempt, running or ended."""
+    a = t.assignment
+    query = select(a.c.job, a.c.node).where(a.c.job.in_(tuple(of)), a.c.rank == 0).order_by(a.c.attempt)
+    return {row.job: row.node for row in connection.execute(query)}
+
+
 def unmetered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
     """Assignments of a pod for which no `allocated` event was written yet."""
     a = t.assignment

@@ -4,7 +4,7 @@ from gpufleet.store.tables.columns import Instant, metadata
 from gpufleet.store.tables.money import day_status, rate, statement_line, usage_event
 from gpufleet.store.tables.places import cluster, instance, interruption, node, offering
 from gpufleet.store.tables.tenancy import audit, fleet, lease, member, project, queue, quota, team, team_dag, team_token
-from gpufleet.store.tables.work import assignment, attempt, checkpoint, claim, job, operation, verdict
+from gpufleet.store.tables.work import assignment, attempt, checkpoint, claim, job, memory_peak, operation, verdict
 
 __all__ = [
     "Instant",
@@ -21,6 +21,7 @@ __all__ = [
     "job",
     "lease",
     "member",
+    "memory_peak",
     "metadata",
     "node",
     "offering",

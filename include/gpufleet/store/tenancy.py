@@ -41,7 +41,11 @@ def _insert_queue(connection: Connection, queue: Queue) -> None:
 
 
 def _insert_team(connection: Connection, team: Team) -> None:
-    connection.execute(insert(t.team).values(name=team.name, queue=team.queue, namespace=team.namespace))
+    connection.execute(
+        insert(t.team).values(
+            name=team.name, queue=team.queue, namespace=team.namespace, priority_ceiling=team.priority_ceiling
+        )
+    )
     for member in team.members:
         connection.execute(insert(t.member).values(team=team.name, login=member.login, role=member.role.value))
     for project in team.projects:
@@ -62,7 +66,15 @@ def teams(connection: Connection) -> tuple[Team, ...]:
     for row in connection.execute(select(t.team_dag).order_by(t.team_dag.c.dag_id)):
         dags[row.team].append(row.dag_id)
     return tuple(
-        Team(r.name, r.queue, tuple(projects[r.name]), tuple(members[r.name]), tuple(dags[r.name]), r.namespace)
+        Team(
+            r.name,
+            r.queue,
+            tuple(projects[r.name]),
+            tuple(members[r.name]),
+            tuple(dags[r.name]),
+            r.namespace,
+            r.priority_ceiling,
+        )
         for r in connection.execute(select(t.team).order_by(t.team.c.name))
     )
 

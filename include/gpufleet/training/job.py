@@ -44,7 +44,12 @@ class Job:
         self.base = self._settle_base(waits.start)
         facts = first_facts(place, self.base, total_steps, clock.now())
         if before:
-            facts = replace(facts, last_save=before.last_save, request_done=before.request_done)
+            facts = replace(
+                facts,
+                last_save=before.last_save,
+                request_done=before.request_done,
+                peak_memory_mib=before.peak_memory_mib,
+            )
         self._watch = Watch(place.interval, place.control_file, facts.request_done, clock)
         self._reporter = Reporter(store, place, clock, facts)
         self._reporter.write()
@@ -74,6 +79,9 @@ class Job:
 
     def progress(self, step: int, metrics: Mapping[str, object]) -> None:
         self._reporter.step(step, metrics)
+
+    def memory(self, peak_mib: int) -> None:
+        self._reporter.memory(peak_mib)
 
     def end(self, state: State, step: int | None = None) -> None:
         self._reporter.end(state, step)

@@ -41,6 +41,11 @@ class Reporter:
         if self._clock.monotonic() >= self._next_write:
             self.write()
 
+    def memory(self, peak_mib: int) -> None:
+        """Told with the next write; it never shrinks."""
+        most = max(peak_mib, self._facts.peak_memory_mib or 0)
+        self._facts = replace(self._facts, peak_memory_mib=most)
+
     def saved(self, last: LastSave, request: int) -> None:
         step = max(self._facts.step, last.step)
         self._facts = replace(self._facts, step=step, last_save=last, save_error=None, request_done=request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from operator import index
 from typing import NoReturn
@@ -92,6 +93,17 @@ class Run:
         """Say how far it is; written at most every GPUFLEET_PROGRESS_INTERVAL seconds, so call it every step."""
         if self._job:
             self._job.progress(index(step), metrics)
+
+    def memory(self, peak_mib: float) -> None:
+        """Say the most GPU memory held so far, in MiB, on the rank that held most: rank 0 hands it on.
+
+        What it learns from this, gpufleet asks for the next time (docs/formats-memory.md). Raises ValueError for what
+        is no number of MiB.
+        """
+        if not 0 <= peak_mib < math.inf:
+            raise ValueError(f"A peak of memory is a number of MiB of at least 0; it is {peak_mib}.")
+        if self._job:
+            self._job.memory(math.ceil(peak_mib))
 
     def publish(self, name: str, data: bytes) -> str | None:
         """Put a result beside the attempts, where no clean-up goes; returns where it is. Raises what the store does."""

@@ -12,7 +12,7 @@ from tests.unit.sandbox.worlds import T0, PretendedSite, ask, pretended, reasons
 
 from gpufleet.errors import NotFound, Refused
 from gpufleet.model.workload import Container
-from gpufleet.sandbox import caretaker, gangs
+from gpufleet.sandbox import caretaker, gangs, views
 from gpufleet.sandbox.records import PodPhase
 from gpufleet.sandbox.runner import Sight, Stage
 from gpufleet.training.manifest import parse_control
@@ -217,6 +217,19 @@ def test_a_pod_that_used_too_much_and_was_gone_has_failed_all_the_same(world: Pr
     world.site.files(world.gang("a"), 0).device_memory.write_text("3001")
     world.end("a", 0)
     assert (reasons(world.site), world.pod("a").exit_code) == ({"a-1-0": "failed/memory"}, 137)
+
+
+def test_the_most_it_ever_used_is_told_and_outlives_it(world: PretendedSite) -> None:
+    launch(world, ask("a", whole(A, 0)), ask("b", whole(A, 1)), ask("c", whole(A, 2, 3)))
+    world.site.files(world.gang("c"), 0).device_memory.write_text("90001")
+    says = world.site.files(world.gang("a"), 0).device_memory
+    for text in ("6000.4", "9000.1", "100", "apples", "inf"):
+        says.write_text(text)
+        world.pass_time(1)
+    says.write_text("9500")
+    world.end("a", 0)
+    pods = views.observation(world.site)["pods"]
+    assert {pod["name"]: pod["peak_memory_mib"] for pod in pods} == {"a-1-0": 9500, "b-1-0": None, "c-1-0": 45_001}
 
 
 def test_times_are_the_ledgers(world: PretendedSite) -> None:

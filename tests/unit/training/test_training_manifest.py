@@ -53,7 +53,7 @@ metrics = some.dictionaries(texts, some.none() | texts | some.floats(allow_nan=F
 last_saves = some.builds(LastSave, counts, instants, some.floats(0, 1e9), counts)
 progresses = some.builds(
     Progress, jobs, some.integers(1, 99), counts, some.none() | counts, instants, instants, metrics, some.none() | refs,
-    some.none() | last_saves, some.none() | texts, skips, some.sampled_from(State), counts,
+    some.none() | last_saves, some.none() | texts, skips, some.sampled_from(State), counts, some.none() | counts,
 )  # fmt: skip
 controls = some.builds(Control, counts, some.none() | instants)
 

@@ -222,6 +222,21 @@ def test_metrics_of_any_library_are_plain_numbers_and_no_number_is_null(rig: Rig
     assert rig.progress()["metrics"] == {"loss": 0.5, "nan": None, "array": None, "name": "warm-up", "steps": 7.0}
 
 
+def test_memory_is_said_once_it_is_known_and_only_grows(rig: Rig) -> None:
+    run = rig.open(progress_interval=0.0)
+    run.progress(1)
+    assert "peak_memory_mib" not in rig.progress()
+    for mib in (16589.2, 900, 0):
+        run.memory(mib)
+    run.progress(2)
+    assert rig.progress()["peak_memory_mib"] == 16590
+    rig.open().progress(3)
+    assert rig.progress()["peak_memory_mib"] == 16590, "a restart inside the attempt keeps it"
+    for wrong in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="A peak of memory is a number of MiB"):
+            run.memory(wrong)
+
+
 def test_only_rank_0_reports(rig: Rig) -> None:
     rig.open(rank=0, world_size=2)
     before = rig.path("1/progress.json").read_bytes()

@@ -11,6 +11,8 @@ function facts(job) {
     job.unblock && ["would start it", escape(job.unblock)],
     ["team", `${escape(job.team)} / ${escape(job.project)}, by ${escape(job.submitted_by || "?")}`],
     ["asks", `${escape(job.asks)}, priority ${job.priority}, ${escape(job.kind)}`],
+    job.memory.says && ["memory", `<span class="tag${job.memory.fit === "under-asked" ? " bad" : ""}">${escape(job.memory.fit)}</span> ${escape(job.memory.says)}`],
+    job.memory.derived && ["memory learned", escape(job.memory.derived)],
     ["command", `<code>${escape(job.command)}</code>`],
     p.total_steps && ["progress", `step ${p.step} of ${p.total_steps}` + (p.base ? `, resumed from step ${p.base.step} of attempt ${p.base.attempt}` : "")],
     p.save_error && ["cannot save", `<span class="state failed">${escape(p.save_error)}</span>`],

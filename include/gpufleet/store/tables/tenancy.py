@@ -40,6 +40,7 @@ team = Table(
     Column("name", String(64), primary_key=True),
     Column("queue", String(64), nullable=False),
     Column("namespace", String(64), nullable=False, default=""),
+    Column("priority_ceiling", Integer, nullable=False, default=1000),
 )
 
 member = Table(

@@ -136,6 +136,23 @@ checkpoint = Table(
     Column("bytes", BigInteger, nullable=False),
 )
 
+memory_peak = Table(
+    "memory_peak",
+    metadata,
+    Column("job", String(64), ForeignKey("job.id"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("team", String(64), nullable=False),
+    Column("workload", String(200)),  # null: the job did not say what it runs
+    Column("batch", Integer, nullable=False, default=1),
+    Column("sequence", Integer, nullable=False, default=1),
+    Column("device_mib", BigInteger),  # as the cluster saw it
+    Column("allocator_mib", BigInteger),  # as the job's framework said
+    Column("killed", Boolean, nullable=False, default=False),
+    Column("settled", Boolean, nullable=False, default=False),  # it ran long enough, or to its end
+    Column("at", Instant, nullable=False),
+    Index("ix_memory_peak_workload", "workload"),
+)
+
 operation = Table(
     "operation",
     metadata,

@@ -52,18 +52,20 @@ def train(run: Run, options: argparse.Namespace) -> None:
         loss.backward()
         optimizer.step()
         run.progress(step, loss=loss.item())
-        wish = _largest(run.wish(), device)
+        wish, peak_mib = _largest(run.wish(), device)
+        run.memory(peak_mib)
         if wish >= Wish.SAVE:
             run.save(step, _state(model, optimizer, random))
         if wish is Wish.STOP:
             run.stopped()
 
 
-def _largest(wish: Wish, device: object) -> Wish:
-    """The largest wish of all ranks. One small all-reduce a step; with short steps do it every few."""
-    shared = torch.tensor(int(wish), device=device)
+def _largest(wish: Wish, device: object) -> tuple[Wish, float]:
+    """The largest wish and memory peak of all ranks. One small all-reduce a step; with short steps do it every few."""
+    peak_mib = torch.cuda.max_memory_reserved() / 2**20 if torch.cuda.is_available() else 0.0
+    shared = torch.tensor([float(wish), peak_mib], device=device)
     dist.all_reduce(shared, op=dist.ReduceOp.MAX)
-    return Wish(int(shared.item()))
+    return Wish(int(shared[0].item())), shared[1].item()
 
 
 def _state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, random: torch.Generator) -> bytes:

@@ -69,6 +69,8 @@ class Progress:
     skipped: tuple[Skipped, ...] = ()
     state: State = State.RUNNING
     request_done: int = 0
+    peak_memory_mib: int | None = None
+    """The most GPU memory that the framework's allocator held so far, on the rank that held most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def parse_base(data: bytes, where: str) -> Base:
 def dump_progress(progress: Progress) -> bytes:
     """Raises ValueError for a metric that is not a finite number."""
     last = progress.last_save
+    memory = {} if progress.peak_memory_mib is None else {"peak_memory_mib": progress.peak_memory_mib}
     return dump_object(
         {
             "version": VERSION,
@@ -128,6 +131,7 @@ def dump_progress(progress: Progress) -> bytes:
             "state": progress.state.value,
             "request_done": progress.request_done,
         }
+        | memory
     )
 
 
@@ -148,6 +152,7 @@ def parse_progress(data: bytes, where: str) -> Progress:
         skipped=_skipped(fields),
         state=_state(fields, where),
         request_done=fields.whole_or_none("request_done") or 0,
+        peak_memory_mib=fields.whole_or_none("peak_memory_mib"),
     )
 
 

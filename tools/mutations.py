@@ -69,8 +69,8 @@ RULES = (
     Broken(
         "nobody is stopped in vain",
         "scheduling/victims.py",
-        "if session.start(pending, nodes) is not None:\n            session.rollback(inner)\n            kept.remove(one)",
-        "if False:\n            session.rollback(inner)\n            kept.remove(one)",
+        "if session.fits(pending, nodes):\n            kept.remove(one)",
+        "if False:\n            kept.remove(one)",
     ),
     Broken(
         "a queue promises every start its time",

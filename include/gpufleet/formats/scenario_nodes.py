@@ -8,7 +8,17 @@ from gpufleet.errors import Invalid
 from gpufleet.formats.cell import Cell, Fields, unique
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.catalogue import gpu_model, gpu_models
-from gpufleet.model.hardware import Device, GpuModel, Link, MigInstance, MigRemake, Node, NodeState, illegal_layout
+from gpufleet.model.hardware import (
+    MOST_GPUS,
+    Device,
+    GpuModel,
+    Link,
+    MigInstance,
+    MigRemake,
+    Node,
+    NodeState,
+    illegal_layout,
+)
 from gpufleet.model.tenancy import ANY_MODEL, Queue
 from gpufleet.units import NO_GPU, GpuAmount, total
 
@@ -30,7 +40,7 @@ NODE_KEYS = (
 )
 QUEUE_KEYS = ("name", "parent", "deserved", "limit", "weight", "min_runtime", "used_lately")
 ROOT = "root"
-MOST_NODES, MOST_GPUS = 100_000, 1024
+MOST_NODES = 100_000
 """A template that makes more, or a node with more, is a typing error, and would only exhaust the memory."""
 MOST_GPUS_IN_ALL = 1_000_000
 MOST_LEVELS = 20

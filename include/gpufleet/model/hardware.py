@@ -11,9 +11,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from gpufleet.model.capacity import CapacityType
 from gpufleet.units import GRAIN, GpuAmount
+
+MOST_GPUS: Final = 64
+"""GPUs of one node: four times the largest machine sold. Tables over free GPUs end here."""
 
 
 class Link(StrEnum):

@@ -154,7 +154,7 @@ class Job:
 
     @property
     def pods(self) -> int:
-        return sum(s.count for s in self.pod_sets)
+        return self.pod_sets[0].count if len(self.pod_sets) == 1 else sum(s.count for s in self.pod_sets)
 
     @property
     def least_pods(self) -> int:

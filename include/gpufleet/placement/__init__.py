@@ -4,9 +4,9 @@ Belongs here: everything that answers "does it fit, and which place leaves the m
 Never here: queues, quotas, who goes first, who must leave.
 """
 
-from gpufleet.placement.gang import Gang, place_gang
+from gpufleet.placement.gang import Gang, holds, place_gang
 from gpufleet.placement.ledger import Ledger
 from gpufleet.placement.repartition import repartitions
 from gpufleet.placement.topology import Topology
 
-__all__ = ["Gang", "Ledger", "Topology", "place_gang", "repartitions"]
+__all__ = ["Gang", "Ledger", "Topology", "holds", "place_gang", "repartitions"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpufleet.model.snapshot import PodPlace
-from gpufleet.model.workload import Job, PodSet
+from gpufleet.model.workload import Job, PodSet, Whole
 from gpufleet.placement.demand import take
 from gpufleet.placement.fill import NoRoom, fill
 from gpufleet.placement.ledger import Ledger
@@ -57,6 +57,20 @@ def place_gang(ledger: Ledger, topology: Topology, gang: Gang) -> tuple[PodPlace
             continue
         return _ranked(topology, gang.job, places)
     return None
+
+
+def holds(ledger: Ledger, topology: Topology, gang: Gang) -> bool | None:
+    """Whether there is room for the gang, by counting; None where only placing it tells (unlike pods, parts of cards).
+
+    For equal pods of whole GPUs the room of a domain is the sum of its nodes' rooms, and the broadest level allowed
+    holds whatever a narrower one does.
+    """
+    (_, pod_set, count), *others = gang.wanted()
+    if others or not isinstance(pod_set.demand, Whole):
+        return None
+    last = topology.first_and_last(gang.job)[1]
+    pools = (pool_of(ledger, topology, names) for names in gang.nodes.values())
+    return any(bool((p.by_domain(last, rooms(p, pod_set)) >= count).any()) for p in pools)
 
 
 def _place_one(ledger: Ledger, topology: Topology, gang: Gang) -> tuple[PodPlace, ...] | None:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from gpufleet.errors import Invalid
-from gpufleet.model.hardware import Link, MigRemake, Node
+from gpufleet.model.hardware import MOST_GPUS, Link, MigRemake, Node
 from gpufleet.model.plan import Reason
 from gpufleet.model.snapshot import PodPlace, Running
 from gpufleet.placement import card as cards
 from gpufleet.placement.card import Card
 from gpufleet.placement.geometry import Geometry, geometry
-from gpufleet.placement.potential import Potential
+from gpufleet.placement.potential import Potential, potential_of
 
 EMPTY: Final = Card()
 
@@ -43,6 +43,8 @@ class NodeBook:
     )
 
     def __init__(self, node: Node, number: int, *, every_device: bool) -> None:
+        if len(node.devices) > MOST_GPUS:
+            raise Invalid(f"{node.name} has {len(node.devices)} GPUs, more than the {MOST_GPUS} of any machine.")
         self.node, self.number = node, number
         self.table: Geometry = geometry(node.model)
         devices = {d.index: d for d in node.devices}
@@ -66,7 +68,6 @@ class NodeBook:
         """By profile and card what `demand` found out; None where the card has changed since."""
         self.cut = False
         """Whether free instances exist on any card."""
-        self.refresh()
 
     def refresh(self) -> None:
         """Work out anew what follows from the cards."""
@@ -130,9 +131,8 @@ class Ledger:
         potential: Potential | None = None,
     ) -> None:
         self.books = {n.name: NodeBook(n, i, every_device=every_device) for i, n in enumerate(nodes)}
-        adopted = set()
         self.ignore = ignore
-        self.potential = potential or Potential()
+        self.potential = potential or potential_of()
         self.touched: list[int] = []
         """Numbers of the books that changed, in the order of the changes: what arrays over nodes follow."""
         self.pools: dict[Any, Any] = {}
@@ -142,9 +142,8 @@ class Ledger:
             for place in run.places:
                 if place.node in self.books:
                     self._adopt(place, run)
-                    adopted.add(place.node)
-        for name in adopted:  # who stays stands in the way of a remake
-            self.books[name].refresh()
+        for book in self.books.values():
+            book.refresh()
         self._log.clear()
         self.initial = {name: tuple(book.cards) for name, book in self.books.items()}
 
@@ -154,8 +153,8 @@ class Ledger:
         if place.devices and place.devices[-1] >= len(book.cards):
             raise Invalid(f"{run.job.id} runs on GPU {place.devices[-1]} of {place.node}, which has {len(book.cards)}.")
         if not run.leaving:
-            book.running.add(run.job.id)
-            self.add(place, run.job.id)
+            book.running.add(run.job.id)  # who stays stands in the way of a remake
+            self._put(book, place, run.job.id)
             return
         for piece in place.slices:
             card, mask = book.cards[piece.gpu], book.table.mask(piece.instance)
@@ -205,6 +204,10 @@ class Ledger:
     def add(self, place: PodPlace, job: str) -> None:
         """Give a place to a job."""
         book = self.books[place.node]
+        self._put(book, place, job)
+        self._changed(book, place.devices)
+
+    def _put(self, book: NodeBook, place: PodPlace, job: str) -> None:
         for gpu in place.gpus:
             self._set(book, gpu, cards.with_whole(book.cards[gpu], job))
         for piece in place.slices:
@@ -212,7 +215,6 @@ class Ledger:
         for share in place.shares:
             self._set(book, share.gpu, cards.with_share(book.cards[share.gpu], job, share))
         self._host(book, place, -1)
-        self._changed(book, place.devices)
 
     def drop(self, place: PodPlace, job: str) -> None:
         """Take a place back from a job."""

@@ -104,8 +104,7 @@ class Pool:
         return self._domains[depth]
 
     def phi(self) -> Floats:
-        """The potential of every node."""
-        self.follow()
+        """The potential of every node, as of the last `follow`."""
         if self._phi is None:
             self._phi, rows = np.zeros(len(self.names)), set(range(len(self.names)))
         else:
@@ -121,12 +120,12 @@ class Pool:
         ids, groups, _ = self.domains(depth)
         return np.bincount(ids, weights=values, minlength=len(groups)).astype(np.int64)
 
-    def column(self, key: object, fill: Fill) -> Ints:
-        """What `fill` says about every row, worked out again only where a row changed."""
+    def column(self, key: object, fill: Callable[[], Fill]) -> Ints:
+        """What the fill says about every row, worked out again only where a row changed."""
         self.follow()
         found = self.columns.get(key)
         if found is None:
-            found = self.columns[key] = Column(self, fill)
+            found = self.columns[key] = Column(self, fill())
         return found.read()
 
 

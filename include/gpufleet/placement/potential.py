@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpufleet.model.hardware import MOST_GPUS
 from gpufleet.placement.mix import PRIOR, Ask, Mix
 from gpufleet.placement.share_values import CARD, share_values
 from gpufleet.placement.stranding import Stranding
@@ -27,7 +29,6 @@ FRAGMENT_KNOWN: Final = 0.12
 """Of F where the mix to come is known and not learnt; learnt late, this little breaks idle nodes too early."""
 PLENTY: Final = 1e9
 """Cores or GiB of a node that does not say how many it has."""
-MOST_CARDS: Final = 64
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +54,7 @@ class Potential:
         """[cell, thousandths]: what one card adds: lost to shares larger than the piece, less what it can be sold for."""
         self._idle = fragment * (sum(w for _, w in asks) - larger[:, 0])
         """[cell]: what a free GPU adds: lost to all but the shares that the host can serve ..."""
-        counts = np.arange(MOST_CARDS + 1)
+        counts = np.arange(MOST_GPUS + 1)
         self._whole = fragment * counts * upto[:, np.minimum(counts, upto.shape[1] - 1)]
         """[cell, n]: ... save that n whole ones serve those who ask for no more than n."""
 
@@ -91,6 +92,12 @@ class Potential:
         """Which kinds of pods these cores and GiB can host."""
         found: Ints = self._cpu.searchsorted(cpu, "right") * (len(self._memory) + 1)
         return found + self._memory.searchsorted(memory, "right")
+
+
+@lru_cache(maxsize=8)
+def potential_of(mix: Mix = PRIOR, fragment: float = FRAGMENT) -> Potential:
+    """The potential of a mix; its tables never change, so equal mixes share them."""
+    return Potential(mix, fragment)
 
 
 def _weights(asks: Sequence[tuple[Ask, float]], cpu: Floats, memory: Floats) -> tuple[Floats, Floats, Ints]:

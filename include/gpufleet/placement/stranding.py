@@ -14,12 +14,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpufleet.model.hardware import MOST_GPUS
 from gpufleet.placement.share_values import CARD
 
 CAUTION: Final = 0.9
 """Of the mean cores (and memory) per GPU this part is expected: 0.9 measured best of .7 to 1.0."""
 STEPS, REACH = 512, 8
 """Grid of the loss function: steps per standard deviation, standard deviations to each side."""
+HALF = STEPS * REACH
+TINY = 1e-9
+MOST_MILLI: Final = MOST_GPUS * CARD
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,30 +36,32 @@ class Stranding:
 
     def __init__(self, cpu: Asks, memory: Asks, factor: float) -> None:
         both = [_moments(cpu), _moments(memory)]
-        self._mean = np.array([m for m, _ in both]) / CARD
-        self._spread = np.array([q for _, q in both]) / CARD
-        self._scale = np.array([factor / m if m else 0.0 for m, _ in both])
-        self._numbers = list(zip(self._mean.tolist(), self._spread.tolist(), self._scale.tolist(), strict=True))
+        milli = np.arange(MOST_MILLI + 1)
+        sd = np.sqrt(np.array([[q] for _, q in both]) * milli / CARD) + TINY
+        self._mean = np.array([[m] for m, _ in both]) / CARD
+        self._steps = STEPS / sd
+        """[resource, thousandths free]: steps of the table per unit of the resource."""
+        self._sd = np.array([[factor / m if m else 0.0] for m, _ in both]) * sd
+        self._scale = np.array([[factor / m if m else 0.0] for m, _ in both])
+        self._numbers = [(float(m), float(s)) for m, s in zip(self._mean[:, 0], self._scale[:, 0], strict=True)]
 
     def of_node(self, cpu: float, memory: float, milli: int) -> float:
         """For one node with so many free thousandths of GPUs."""
         found = 0.0
-        for x, (mean, spread, scale) in zip((cpu, memory), self._numbers, strict=True):
-            if scale and milli > 0:
-                sd = math.sqrt(spread * milli) + 1e-9
-                at = int(((x - mean * milli) / sd + REACH) * STEPS)
-                found += scale * (sd * _losses()[min(at, 2 * REACH * STEPS)] if at > 0 else mean * milli - x)
+        for i, (x, (mean, scale)) in enumerate(zip((cpu, memory), self._numbers, strict=True)):
+            over = x - mean * milli
+            at = int(min(max(over * self._steps[i, milli] + HALF, 0), 2 * HALF))
+            found += max(self._sd[i, milli] * _losses()[at], -over * scale)
         return float(found)
 
     def __call__(self, cpu: Floats, memory: Floats, milli: Ints) -> Floats:
-        """By row."""
-        x, gpus = np.stack((cpu, memory)), np.maximum(milli, 0)
-        sd = np.sqrt(self._spread[:, None] * gpus) + 1e-9
-        over = x - self._mean[:, None] * gpus
-        at = (over / sd + REACH) * STEPS
-        table = _losses()[np.minimum(np.maximum(at, 0), 2 * REACH * STEPS).astype(np.int64)]
-        lost = np.where(at > 0, sd * table, -over) * (gpus > 0)
-        found: Floats = self._scale @ lost
+        """By row. What is short on the average is short at least: it bounds the table from below."""
+        x = np.empty((2, len(cpu)))
+        x[0], x[1] = cpu, memory
+        over = x - self._mean * milli
+        at = np.minimum(np.maximum(over * self._steps[:, milli] + HALF, 0), 2 * HALF).astype(np.int64)
+        lost = np.maximum(self._sd[:, milli] * _losses()[at], -over * self._scale)
+        found: Floats = lost[0] + lost[1]
         return found
 
 

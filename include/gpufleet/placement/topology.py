@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from gpufleet.model.hardware import Node
 from gpufleet.model.workload import Job
@@ -12,6 +13,7 @@ NODE_LEVEL = "node"
 Domain = tuple[str, ...]
 
 
+@lru_cache(maxsize=1 << 17)
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sort key under which n2 comes before n10."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))

@@ -16,7 +16,7 @@ from gpufleet.model.hardware import Link
 from gpufleet.model.plan import Reason
 from gpufleet.model.workload import Job, Kind, PodSet, Share, Slice, Whole
 from gpufleet.placement.demand import MANY, best_spot, capacity, share_memory
-from gpufleet.placement.mix import ask_of
+from gpufleet.placement.mix import Ask, ask_of
 from gpufleet.placement.pool import Fill, Pool, book_rows, same_pods
 from gpufleet.placement.potential import Floats, Ints
 from gpufleet.units import MIB_PER_GIB
@@ -46,7 +46,7 @@ def rooms(pool: Pool, pod_set: PodSet) -> Ints:
     """By row, how many such pods the node can take now."""
     key = ("room", pool.ledger.ignore, *same_pods(pod_set))
     whole = isinstance(pod_set.demand, Whole) and pod_set.demand.gpus > 0
-    return pool.column(key, _whole_rooms(pod_set) if whole else _any_rooms(pod_set))
+    return pool.column(key, lambda: _whole_rooms(pod_set) if whole else _any_rooms(pod_set))
 
 
 def _any_rooms(pod_set: PodSet) -> Fill:
@@ -104,7 +104,7 @@ def pick(pool: Pool, pod_set: PodSet, job: Job, among: NDArray[np.bool_] | None 
     if isinstance(pod_set.demand, Slice):  # equal ones differ by their place in the topology only, as rows do
         return Pick(pool.names[row])
     share = isinstance(pod_set.demand, Share)
-    ties = np.flatnonzero(keys >> CARD_BITS == best >> CARD_BITS) if share else np.flatnonzero(keys == best)
+    ties = (keys >> CARD_BITS == best >> CARD_BITS if share else keys == best).nonzero()[0]
     if len(ties) > 1:
         row = int(ties[_tie(pool, ties).argmin()])
     return Pick(pool.names[row], int(keys[row]) & (1 << CARD_BITS) - 1 if share else None)
@@ -113,7 +113,7 @@ def pick(pool: Pool, pod_set: PodSet, job: Job, among: NDArray[np.bool_] | None 
 def worths(pool: Pool, pod_set: PodSet, job: Job) -> Ints:
     """By row how good the node is for one pod, smaller is better; UNFIT where it has no room."""
     steady = job.kind is Kind.INFERENCE
-    return pool.column(("worth", pool.ledger.ignore, steady, *same_pods(pod_set)), _worths(pod_set, steady))
+    return pool.column(("worth", pool.ledger.ignore, steady, *same_pods(pod_set)), lambda: _worths(pod_set, steady))
 
 
 def _tie(pool: Pool, rows: Ints) -> Ints:
@@ -142,7 +142,9 @@ def _worths(pod_set: PodSet, steady: bool) -> Fill:
 
 
 def _cost(rise: Floats) -> Ints:
-    return np.clip((rise + LOWEST) * PER_GPU + 0.5, 0, (1 << COST_BITS) - 1).astype(np.int64)
+    scaled = rise * PER_GPU + (LOWEST * PER_GPU + 0.5)
+    found: Ints = np.minimum(np.maximum(scaled, 0), (1 << COST_BITS) - 1).astype(np.int64)
+    return found
 
 
 def _whole_worths(pod_set: PodSet) -> Fill:
@@ -157,12 +159,30 @@ def _whole_worths(pod_set: PodSet) -> Fill:
             return found
         rows = rows[fits]
         left = pool.free[rows] - gpus
-        phi = pool.ledger.potential.after_whole(ask, pool.milli[rows], pool.cpu[rows], pool.memory_gib[rows])
+        phi = _after_whole(pool, rows, ask)
         keys = (_cost(phi - pool.phi()[rows]) << FINE_BITS) + (left << 7) + destroyed(pool, rows, left)
         found[fits] = keys + (pool.link[rows] << COST_BITS + FINE_BITS) if gpus > 1 else keys
         return found
 
     return fill
+
+
+FEW: Final = 3
+"""Up to so many nodes are worked out one by one, which is quicker than to call numpy."""
+
+
+def _after_whole(pool: Pool, rows: Ints, ask: Ask) -> Floats:
+    """By row, the potential with the pod there."""
+    potential = pool.ledger.potential
+    if len(rows) > FEW:
+        return potential.after_whole(ask, pool.milli[rows], pool.cpu[rows], pool.memory_gib[rows])
+    found = []
+    for row in rows.tolist():
+        milli = list(pool.books[row].milli)
+        for card in pool.books[row].free[: ask.milli // 1000]:
+            milli[card] = 0
+        found.append(potential.phi(milli, float(pool.cpu[row]) - ask.cpu, float(pool.memory_gib[row]) - ask.memory_gib))
+    return np.array(found)
 
 
 def _memory_of(pool: Pool, demand: Share) -> Ints:

@@ -32,6 +32,8 @@ class Tree:
         for queue in self.queues.values():
             self.children.setdefault(queue.parent or ROOT, []).append(queue.name)
         self.chains = {name: self._chain(name) for name in self.queues}
+        self.top = {name: chain[-1] for name, chain in self.chains.items()}
+        """By queue, its ancestor (or itself) just below the root."""
         self.limits: dict[str, Amounts] = {n: _grains(q.limit) for n, q in self.queues.items()}
         self._deserved: dict[str, Amounts] = {}
         self._below: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {}

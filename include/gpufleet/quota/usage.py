@@ -34,6 +34,13 @@ class Usage:
         self.changes = 0
         """Counts every change, taken back or not."""
 
+    def copy(self) -> Usage:
+        """The same amounts, counted on from here by itself."""
+        found = Usage(self.tree)
+        found._used = {queue: dict(row) for queue, row in self._used.items()}
+        found._fixed = {queue: dict(row) for queue, row in self._fixed.items()}
+        return found
+
     def of(self, queue: str) -> Mapping[str, int]:
         """Grains by model, descendants included."""
         return self._used.get(queue, {})
@@ -58,7 +65,7 @@ class Usage:
 
     def version(self, queue: str) -> int:
         """Changes when the use of the queue, or of any other below the same child of the root, may have changed."""
-        return self._versions.get(self.tree.chain(queue)[-1], 0)
+        return self._versions.get(self.tree.top.get(queue, queue), 0)
 
     def mark(self) -> int:
         return len(self._log)

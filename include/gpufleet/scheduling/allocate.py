@@ -9,11 +9,11 @@ from gpufleet.scheduling.session import Session
 def allocate(session: Session, pending: Pending) -> bool:
     """Start the job on what is free and held for nobody."""
     key = session.request("allocate", pending)
-    if key in session.hopeless:
+    if key in session.notes.hopeless:
         return False
     places = session.start(pending)
     if places is None:
-        session.hopeless.add(key)
+        session.notes.hopeless.add(key)
         return False
     session.commit(pending, places)
     return True

@@ -59,11 +59,11 @@ class Outcome:
 def consolidate(session: Session, pending: Pending) -> bool:
     """Start the job by moves, the ones that lose least."""
     key = session.request("consolidate", pending)
-    if key in session.hopeless or pods_left_to_move(session) < 1 or not _has_room_in_all(session, pending):
+    if key in session.notes.hopeless or pods_left_to_move(session) < 1 or not _has_room_in_all(session, pending):
         return False
     best = _cheapest_of_all(session, pending)
     if best is None:
-        session.hopeless.add(key)
+        session.notes.hopeless.add(key)
         return False
     _carry_out(session, pending, best)
     return True
@@ -89,7 +89,7 @@ def _has_room_in_all(session: Session, pending: Pending) -> bool:
             continue
         if not all(isinstance(s.demand, Whole) for s in job.pod_sets):
             return True
-        if int(pool_of(session.ledger, session.topology, names).column("pieces", _pieces).sum()) >= grains:
+        if int(pool_of(session.ledger, session.topology, names).column("pieces", lambda: _pieces).sum()) >= grains:
             return True
     return False
 
@@ -217,9 +217,9 @@ def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: 
 def _fits_without(session: Session, pending: Pending, gone: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
     mark = session.mark()
     _lift(session, gone)
-    found = session.start(pending, nodes)
+    found = session.fits(pending, nodes)
     session.rollback(mark)
-    return found is not None
+    return found
 
 
 def _lift(session: Session, movers: Sequence[Mover]) -> None:

@@ -13,7 +13,7 @@ from gpufleet.scheduling.session import Session
 
 def pods_left_to_move(session: Session) -> int:
     """Pods that this pass may still move (`moves_per_pass`)."""
-    return session.policy.moves_per_pass - sum(len(move.places) for move in session.moves)
+    return session.policy.moves_per_pass - session.moved_pods
 
 
 def is_movable(session: Session, run: Running) -> bool:

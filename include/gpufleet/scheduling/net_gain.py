@@ -57,12 +57,12 @@ class Swap:
 
 def net_gain(session: Session, pending: Pending) -> bool:
     """Start the gang in place of smaller work; False, and nothing changed, where that is not allowed or not worth it."""
-    if not _is_big(session, pending) or session.net_gain_tries >= TRIES:
+    if not _is_big(session, pending) or session.notes.net_gain_tries >= TRIES:
         return False
     for model, names in session.eligible(pending).items():
         if sum(len(session.ledger.books[n].free) for n in names) < IDLE:
             continue
-        session.net_gain_tries += 1
+        session.notes.net_gain_tries += 1
         swap = _cheapest(session, pending, model, names)
         if swap is not None:
             _carry_out(session, pending, swap)

@@ -14,15 +14,17 @@ def preempt(session: Session, pending: Pending) -> bool:
     if session.roster.lowest.get(job.queue, job.priority) >= job.priority:
         return False
     key = session.request("preempt", pending, job.priority)
-    if key in session.hopeless:
+    if key in session.notes.hopeless:
         return False
 
     def lower(run: Running) -> bool:
         return run.job.queue == job.queue and run.job.priority < job.priority
 
-    if stop_and_start(session, pending, lower, "preempt"):
+    mine = session.roster.of_queue.get(job.queue, [])
+    if stop_and_start(session, pending, mine, lower, "preempt"):
         return True
-    if stop_and_start(session, pending, lambda run: lower(run) or may_take(session, pending, run), "reclaim"):
+    both = dict([*mine, *session.lenders()]).items()
+    if stop_and_start(session, pending, both, lambda run: lower(run) or may_take(session, pending, run), "reclaim"):
         return True
-    session.hopeless.add(key)
+    session.notes.hopeless.add(key)
     return False

@@ -15,11 +15,11 @@ def reclaim(session: Session, pending: Pending) -> bool:
     ):
         return False
     key = session.request("reclaim", pending)
-    if key in session.hopeless:
+    if key in session.notes.hopeless:
         return False
-    if stop_and_start(session, pending, lambda run: may_take(session, pending, run), "reclaim"):
+    if stop_and_start(session, pending, session.lenders(), lambda run: may_take(session, pending, run), "reclaim"):
         return True
-    session.hopeless.add(key)
+    session.notes.hopeless.add(key)
     return False
 
 

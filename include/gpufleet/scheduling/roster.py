@@ -29,6 +29,8 @@ class Roster:
         self.sort_of: dict[str, Sort] = {}
         self.first: dict[Sort, Running] = {}
         """Of every sort with a job that may be stopped, one job to judge it by."""
+        self.of_queue: dict[str, list[tuple[Sort, Running]]] = {}
+        """The same by queue."""
         self.on: dict[str, list[str]] = {}
         """By node, the jobs that had a place there when the pass began."""
         self.lowest: dict[str, int] = {}
@@ -47,5 +49,7 @@ class Roster:
     def _enter(self, run: Running, model: str) -> None:
         job = run.job
         sort = self.sort_of[job.id] = Sort(job.queue, model, job.priority, job.kind is Kind.INFERENCE)
-        self.first.setdefault(sort, run)
+        if sort not in self.first:
+            self.first[sort] = run
+            self.of_queue.setdefault(job.queue, []).append((sort, run))
         self.lowest[job.queue] = min(self.lowest.get(job.queue, job.priority), job.priority)

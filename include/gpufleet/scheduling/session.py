@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
 
 from gpufleet.model.plan import Eviction, Move, Placement
 from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
 from gpufleet.model.workload import Job
-from gpufleet.placement import Gang, Ledger, Topology, place_gang
+from gpufleet.placement import Gang, Ledger, Topology, holds, place_gang
 from gpufleet.placement.mix import mix_of
-from gpufleet.placement.potential import Potential
+from gpufleet.placement.potential import potential_of
 from gpufleet.quota import Tree, cost, fair_shares
 from gpufleet.quota.report import used
 from gpufleet.quota.rules import Rights
+from gpufleet.scheduling.notes import Notes
 from gpufleet.scheduling.requests import Requests
 from gpufleet.scheduling.reservation import Reservation
 from gpufleet.scheduling.roster import Roster, Sort
@@ -42,13 +42,13 @@ class Session(Requests):
     def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> None:
         super().__init__(snapshot)
         self.policy, self.now = policy, now
-        self.potential = Potential(mix_of(s for job in _jobs(snapshot) for s in job.pod_sets))
+        self.potential = potential_of(mix_of(s for job in _jobs(snapshot) for s in job.pod_sets))
         running = sorted(snapshot.running, key=lambda r: r.job.id)
         self.ledger = Ledger(self.nodes.values(), running, potential=self.potential)
         self.topology = Topology(snapshot.levels, self.nodes.values())
         self.tree = Tree(snapshot.queues)
         self.usage = used(snapshot, self.tree)
-        self.standing = used(snapshot, self.tree)
+        self.standing = self.usage.copy()
         """Use of what ran before this pass and still does: whose work may be taken back is judged by this alone."""
         self.held: dict[str, tuple[PodPlace, ...]] = {name: r.places for name, r in self.running.items()}
         """Where running jobs are by now: without what was taken from them, with what they got instead."""
@@ -58,20 +58,14 @@ class Session(Requests):
         self.placements: dict[str, Placement] = {}
         self.evictions: list[Eviction] = []
         self.moves: list[Move] = []
-        self._moved: set[str] = set()
+        self._moved: tuple[int, set[str], int] = (0, set(), 0)
+        self._lenders: tuple[int, list[tuple[Sort, Running]]] = (-1, [])
         self.reservations: dict[str, Reservation] = {}
         """By GPU model: only the first aged head of a type holds one."""
         self.freed = 0
         """Counts what gave places back: what failed before may fit now."""
         self._steps: list[tuple[str, tuple[PodPlace, ...], int]] = []
-        self.units: dict[str, Any] = {}
-        """What `victims` remembers about running jobs."""
-        self.hopeless: set[tuple[object, ...]] = set()
-        """(action, freed, shape, ...) that failed: equal requests are not tried again."""
-        self.sort_sets: dict[frozenset[Sort], int] = {}
-        """Numbers for sets of sorts, under which prices of nodes are remembered."""
-        self.net_gain_tries = 0
-        """Net gain tries a few gangs in a pass, no more."""
+        self.notes = Notes()
 
     @cached_property
     def roster(self) -> Roster:
@@ -82,9 +76,22 @@ class Session(Requests):
     @property
     def moved(self) -> set[str]:
         """Jobs that this pass moves."""
-        if len(self._moved) != len(self.moves):
-            self._moved = {move.job for move in self.moves}
-        return self._moved
+        if self._moved[0] != len(self.moves):
+            self._moved = len(self.moves), {m.job for m in self.moves}, sum(len(m.places) for m in self.moves)
+        return self._moved[1]
+
+    @property
+    def moved_pods(self) -> int:
+        """Pods that this pass moves."""
+        return self._moved[2] if self.moved else 0
+
+    def lenders(self) -> list[tuple[Sort, Running]]:
+        """Sorts of jobs that may be stopped, of queues that hold more than they deserve; each with one job of it."""
+        changes = self.standing.changes
+        if self._lenders[0] != changes:
+            within, first = self.rights.is_within_any, self.roster.first.items()
+            self._lenders = changes, [(s, run) for s, run in first if not within((s.queue,), s.model)]
+        return self._lenders[1]
 
     # ------------------------------------------------------------ undo
 
@@ -138,10 +145,10 @@ class Session(Requests):
     def can_start(self, pending: Pending) -> bool:
         """Whether it would start now on what is free."""
         key = self.request("allocate", pending)
-        if key in self.hopeless:
+        if key in self.notes.hopeless:
             return False
         if not self._fits(pending, pending.job.least_pods, self.eligible(pending)):
-            self.hopeless.add(key)
+            self.notes.hopeless.add(key)
             return False
         return True
 
@@ -149,7 +156,16 @@ class Session(Requests):
         """Under what a failure is remembered: while nothing is given back, equal requests of a queue fail alike."""
         return action, self.freed, self.shape(pending), pending.job.queue, pending.job.preemptible, *more
 
+    def fits(self, pending: Pending, nodes: Nodes) -> bool:
+        """Whether the job's smallest form would start there as things stand."""
+        return self._fits(pending, pending.job.least_pods, nodes)
+
     def _fits(self, pending: Pending, pods: int, nodes: Nodes) -> bool:
+        job = pending.job
+        allowed = {m: n for m, n in nodes.items() if self.quota_allows(job, m, self.grains(job, m, pods))}
+        counted = holds(self.ledger, self.topology, Gang(job, pods, allowed)) if not job.mix_models else None
+        if counted is not None:
+            return counted
         mark = self.mark()
         found = self._start_exactly(pending, pods, nodes)
         self.rollback(mark)

@@ -6,7 +6,7 @@ on the ledger, let the job start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpufleet.model.plan import Eviction
@@ -14,6 +14,7 @@ from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind
 from gpufleet.scheduling.lost import gpu_hours, lost_work
 from gpufleet.scheduling.regions import Freeable, Region, Source, Tie, freed_by, regions
+from gpufleet.scheduling.roster import Sort
 from gpufleet.scheduling.session import Session
 from gpufleet.units import GRAIN
 
@@ -25,6 +26,9 @@ ENOUGH = 3
 
 Allowed = Callable[[Running], bool]
 """Whether a running job may be made to give work back as things stand, by its queue, GPU model and priority."""
+
+Among = Iterable[tuple[Sort, Running]]
+"""Sorts of jobs to ask that about, each with one job of it."""
 
 
 class Unit:
@@ -74,9 +78,9 @@ class Trial:
     nodes: dict[str, list[str]]
 
 
-def stop_and_start(session: Session, pending: Pending, allowed: Allowed, why: str) -> bool:
+def stop_and_start(session: Session, pending: Pending, among: Among, allowed: Allowed, why: str) -> bool:
     """Stop the cheapest allowed victims that let the job start, and start it; False (nothing changed) if none do."""
-    near = Near(session, pending, allowed)
+    near = Near(session, pending, among, allowed)
     best = _cheapest(session, pending, allowed, near) if near.sorts else None
     if best is None:
         return False
@@ -105,13 +109,12 @@ def _cheapest(session: Session, pending: Pending, allowed: Allowed, near: Near) 
 class Near:
     """Whom a waiting job may think of, by the nodes they stand on."""
 
-    def __init__(self, session: Session, pending: Pending, allowed: Allowed) -> None:
+    def __init__(self, session: Session, pending: Pending, among: Among, allowed: Allowed) -> None:
         """A service is never stopped for the sake of training."""
         self._session = session
         service = pending.job.kind is Kind.INFERENCE
-        first = session.roster.first.items()
-        self.sorts = frozenset(sort for sort, run in first if (service or not sort.service) and allowed(run))
-        self.number = session.sort_sets.setdefault(self.sorts, len(session.sort_sets))
+        self.sorts = frozenset(sort for sort, run in among if (service or not sort.service) and allowed(run))
+        self.number = session.notes.sort_sets.setdefault(self.sorts, len(session.notes.sort_sets))
 
     def _on(self, node: str) -> Iterator[Units]:
         roster = self._session.roster
@@ -124,9 +127,9 @@ class Near:
         session, places = self._session, self._session.held[name]
         if not places or name in session.moved:
             return None
-        known: Units | None = session.units.get(name)
+        known: Units | None = session.notes.units.get(name)
         if known is None or known.places is not places:
-            known = session.units[name] = Units(session, session.running[name], places)
+            known = session.notes.units[name] = Units(session, session.running[name], places)
         return known
 
     def freeable(self, node: str) -> list[Freeable]:
@@ -203,7 +206,7 @@ def _fewest(
     def fits(count: int) -> bool:
         mark = session.mark()
         taken = _take_first(session, allowed, units, count)
-        found = bool(taken) and session.start(pending, nodes) is not None
+        found = bool(taken) and session.fits(pending, nodes)
         session.rollback(mark)
         return found
 
@@ -227,9 +230,7 @@ def _fill_back(session: Session, pending: Pending, taken: Sequence[Taken], nodes
             break
         mark = session.mark()
         session.give_back(one.unit.job, one.places)
-        inner = session.mark()
-        if session.start(pending, nodes) is not None:
-            session.rollback(inner)
+        if session.fits(pending, nodes):
             kept.remove(one)
         else:
             session.rollback(mark)

@@ -42,6 +42,8 @@ class PodPlace:
 
     @property
     def devices(self) -> tuple[int, ...]:
+        if len(self.slices) == 1 and not self.gpus and not self.shares:
+            return (self.slices[0].gpu,)
         return tuple(sorted({*self.gpus, *(s.gpu for s in self.slices), *(s.gpu for s in self.shares)}))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gpufleet.model.hardware import GpuModel, Link, MigInstance, MigProfile
+from gpufleet.model.hardware import GpuModel, Link, MigInstance, MigProfile, MigRemake
 from gpufleet.model.plan import Reason
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
 from gpufleet.model.workload import Demand, PodSet, Share, Slice, Whole
@@ -99,12 +99,18 @@ def _share_capacity(ledger: Ledger, book: NodeBook, index: int, demand: Share) -
 
 def best_spot(book: NodeBook, demand: Slice) -> Spot | None:
     """The slice of this node that leaves the most room: of the smallest profile that has any place here."""
+    if demand not in book.memo:
+        book.memo[demand] = _best_spot(book, demand)
+    found: Spot | None = book.memo[demand]
+    return found
+
+
+def _best_spot(book: NodeBook, demand: Slice) -> Spot | None:
     for waste, profile in enumerate(book.table.suitable(demand)):
         places = _places(book, profile)
         best = min(places)
         if best < NOWHERE:
-            index = places.index(best)
-            return Spot((waste << WASTE_BITS) + best[0], index, best.instance)
+            return Spot((waste << WASTE_BITS) + best[0], places.index(best), best.instance)
     return None
 
 
@@ -113,12 +119,13 @@ NOWHERE: Final = CardPlace(1 << WASTE_BITS, MigInstance(0, ""))
 
 def _places(book: NodeBook, profile: MigProfile) -> list[CardPlace]:
     """By card, the best place of the profile; only cards that changed are looked at again."""
-    found = book.places.get(profile.name)
-    if found is None:
-        found = book.places[profile.name] = [None] * len(book.cards)
-    for index, place in enumerate(found):
-        if place is None:
-            found[index] = _on_card(book, index, profile) or NOWHERE
+    known = book.places.get(profile.name)
+    if known is None:
+        known = book.places[profile.name] = [NOWHERE] * len(book.cards), set(range(len(book.cards)))
+    found, stale = known
+    for index in stale:
+        found[index] = _on_card(book, index, profile) or NOWHERE
+    stale.clear()
     return found
 
 
@@ -129,7 +136,8 @@ def _on_card(book: NodeBook, index: int, profile: MigProfile) -> CardPlace | Non
     if profile.max_instances < len(profile.starts) and _count(card, profile) >= profile.max_instances:
         return None
     opens = 0 if card.used else 1 + _breaks_pair(book, index)
-    return book.table.best_place(profile, card.taken, card.free, opens, remake=book.may_remake(index))
+    remake = book.node.mig is MigRemake.SLICE or book.may_remake(index)
+    return book.table.best_place(profile, card.taken, card.free, opens, remake=remake)
 
 
 def _breaks_pair(book: NodeBook, index: int) -> int:

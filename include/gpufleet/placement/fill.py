@@ -88,11 +88,19 @@ def _best_first(pool: Pool, pod_set: PodSet, room: Ints, pods: int, job: Job) ->
     assert isinstance(pod_set.demand, Whole)
     gpus = pod_set.demand.gpus
     rows = np.flatnonzero(room)
-    free = pool.free[rows]
+    free = pool.now.free[rows]
     left = free - np.minimum(room[rows], pods) * gpus
     link = pool.link[rows] if gpus > 1 else np.zeros_like(left)
     steady = pool.steady[rows] if job.kind is Kind.INFERENCE else np.zeros_like(left)
-    keys = (pool.order[rows], pool.leaf_free[pool.leaf[rows]], free, destroyed(pool, rows, left), left, steady, link)
+    keys = (
+        pool.order[rows],
+        pool.now.leaf_free[pool.leaf[rows]],
+        free,
+        destroyed(pool, rows, left),
+        left,
+        steady,
+        link,
+    )
     return [int(row) for row in rows[np.lexsort(keys)]]
 
 

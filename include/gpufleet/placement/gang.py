@@ -106,7 +106,7 @@ def _fitting(pool: Pool, depth: int, wanted: Wanted) -> list[list[str]]:
     link = np.zeros(len(groups), dtype=np.int64)
     np.maximum.at(link, ids, pool.link)
     alone = np.bincount(ids, minlength=len(groups)) == 1
-    keys = (first[fitting], pool.by_domain(depth, pool.free)[fitting], (link * alone)[fitting])
+    keys = (first[fitting], pool.by_domain(depth, pool.now.free)[fitting], (link * alone)[fitting])
     return [groups[i] for i in fitting[np.lexsort(keys)]]
 
 
@@ -164,7 +164,7 @@ def _pack_unlike(pool: Pool, wanted: Wanted, depth: int, job: Job) -> list[PodPl
     """Unlike pods: the roomiest child, then the two roomiest, ... until they fit."""
     _, groups, first = pool.domains(depth + 1)
     ledger = pool.ledger
-    order = np.lexsort((first, -pool.by_domain(depth + 1, pool.free)))
+    order = np.lexsort((first, -pool.by_domain(depth + 1, pool.now.free)))
     sums = [(np.cumsum(pool.by_domain(depth + 1, rooms(pool, s))[order]), count) for _, s, count in wanted]
     least = max(int(np.searchsorted(upto, count)) + 1 for upto, count in sums)
     for number in range(least, len(order) + 1):

@@ -64,8 +64,8 @@ class NodeBook:
         """By card, the thousandths a share could still get."""
         self.spare_mib = [0] * len(self.cards)
         """By card, the memory shares could still get."""
-        self.places: dict[str, list[Any]] = {}
-        """By profile and card what `demand` found out; None where the card has changed since."""
+        self.places: dict[str, tuple[list[Any], set[int]]] = {}
+        """By profile what `demand` found out, card by card, and the cards that have changed since."""
         self.cut = False
         """Whether free instances exist on any card."""
 
@@ -78,11 +78,12 @@ class NodeBook:
 
     def touch(self, indices: Iterable[int]) -> None:
         """The same when only these cards have changed."""
-        one_decides_all = self.node.mig is MigRemake.EMPTY_NODE or self.node.link is Link.NVLINK_PAIRS
-        for index in range(len(self.cards)) if one_decides_all else indices:
+        if self.node.mig is MigRemake.EMPTY_NODE or self.node.link is Link.NVLINK_PAIRS:
+            indices = range(len(self.cards))  # there one card decides about others
+        for index in indices:
             self._derive(index)
-            for places in self.places.values():
-                places[index] = None
+        for _, stale in self.places.values():
+            stale.update(indices)
         self._collect()
 
     def _derive(self, index: int) -> None:

@@ -6,7 +6,7 @@ are worked out again (reference/beyond-fgd.md, section 6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -32,8 +32,45 @@ Domains = tuple[Ints, list[list[str]], Ints]
 """By row the number of its domain; by domain its nodes, and the place of its first node in the topology."""
 
 
+class Arrays:
+    """What decisions look at, row by row."""
+
+    def __init__(self, books: Sequence[NodeBook], leaf: Ints, leaves: int) -> None:
+        rows, cards = len(books), max([len(b.cards) for b in books], default=0)
+        self._books, self._leaf = books, leaf
+        self.milli: Ints = np.zeros((rows, cards), dtype=np.int64)
+        """Thousandths that a share could get, card by card."""
+        self.spare_mib: Ints = np.zeros((rows, cards), dtype=np.int64)
+        self.free: Ints = np.zeros(rows, dtype=np.int64)
+        """Cards that could be given whole."""
+        self.cut: Ints = np.zeros(rows, dtype=np.int64)
+        """Those of them on which instances exist."""
+        self.cpu: Floats = np.full(rows, PLENTY)
+        self.memory_gib: Floats = np.full(rows, PLENTY)
+        self.leaf_free: Ints = np.zeros(leaves, dtype=np.int64)
+        """By narrowest domain its free GPUs: of two equal holes the one in the fuller domain is taken."""
+        self.is_plain = all(b.node.link is not Link.NVLINK_PAIRS for b in books)
+        """No bridge pairs to keep, and no instances seen on any card."""
+        self.copy(range(rows))
+
+    def copy(self, rows: Iterable[int]) -> None:
+        """These rows as their books are now."""
+        for row in rows:
+            book = self._books[row]
+            self.milli[row, : len(book.milli)] = book.milli
+            self.spare_mib[row, : len(book.milli)] = book.spare_mib
+            free = len(book.free)
+            self.leaf_free[self._leaf[row]] += free - self.free[row]
+            self.free[row] = free
+            if book.has_host:
+                self.cpu[row] = PLENTY if book.cpu is None else book.cpu
+                self.memory_gib[row] = PLENTY if book.memory_mib is None else book.memory_mib / MIB_PER_GIB
+            self.cut[row] = sum(1 for i in book.free if book.cards[i].free) if book.cut else 0
+            self.is_plain = self.is_plain and not book.cut
+
+
 class Pool:
-    """Rows in the order of the topology. All arrays are as of the last `follow`."""
+    """Rows in the order of the topology."""
 
     def __init__(self, ledger: Ledger, topology: Topology, names: Sequence[str]) -> None:
         self.ledger, self.topology, self.asked = ledger, topology, names
@@ -43,54 +80,35 @@ class Pool:
         self.changes: list[int] = []
         """Rows that changed, in the order of the changes."""
         self.columns: dict[object, Column] = {}
+        self.facts: dict[object, Ints] = {}
+        """What never changes about the rows, for whoever wants to remember it."""
         self._domains: dict[int, Domains] = {}
         self._seen = len(ledger.touched)
         self._phi: Floats | None = None
-        self._phi_seen = 0
-        cards = max([len(b.cards) for b in self.books], default=0)
-        self.milli: Ints = np.zeros((len(names), cards), dtype=np.int64)
-        self.spare_mib: Ints = np.zeros((len(names), cards), dtype=np.int64)
-        self.free: Ints = np.zeros(len(names), dtype=np.int64)
-        self.cut: Ints = np.zeros(len(names), dtype=np.int64)
-        """Free cards on which instances exist."""
-        self.facts: dict[object, Ints] = {}
-        """What never changes about the rows, for whoever wants to remember it."""
-        self.cpu: Floats = np.full(len(names), PLENTY)
-        self.memory_gib: Floats = np.full(len(names), PLENTY)
+        self._phi_seen = self._arrays_seen = 0
         self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
         self.link: Ints = np.array([LINK_RANK[b.node.link] for b in self.books], dtype=np.int64)
         self.steady: Ints = np.array([STEADY_RANK[b.node.capacity] for b in self.books], dtype=np.int64)
         self.leaf = self.domains(topology.leaf)[0]
-        self.leaf_free: Ints = np.zeros(len(self.domains(topology.leaf)[1]), dtype=np.int64)
-        """By narrowest domain its free GPUs: of two equal holes the one in the fuller domain is taken."""
-        self.is_plain = all(b.node.link is not Link.NVLINK_PAIRS for b in self.books)
-        """No bridge pairs to keep, and no instances seen on any card."""
-        for row in range(len(names)):
-            self._copy(row)
-
-    def _copy(self, row: int) -> None:
-        book = self.books[row]
-        self.milli[row, : len(book.milli)] = book.milli
-        self.spare_mib[row, : len(book.milli)] = book.spare_mib
-        free = len(book.free)
-        self.leaf_free[self.leaf[row]] += free - self.free[row]
-        self.free[row] = free
-        if book.has_host:
-            self.cpu[row] = PLENTY if book.cpu is None else book.cpu
-            self.memory_gib[row] = PLENTY if book.memory_mib is None else book.memory_mib / MIB_PER_GIB
-        self.cut[row] = sum(1 for i in book.free if book.cards[i].free) if book.cut else 0
-        self.is_plain = self.is_plain and not book.cut
+        self._arrays = Arrays(self.books, self.leaf, len(self.domains(topology.leaf)[1]))
 
     def follow(self) -> None:
-        """Catch up with the ledger."""
+        """Hear of all changes in the ledger."""
         touched = self.ledger.touched
         if self._seen == len(touched):
             return
         rows = {row for number in touched[self._seen :] if (row := self._row.get(number)) is not None}
         self._seen = len(touched)
-        for row in rows:
-            self._copy(row)
         self.changes.extend(rows)
+
+    @property
+    def now(self) -> Arrays:
+        """The arrays, caught up with the ledger. Who asks for slices only never needs them."""
+        self.follow()
+        if self._arrays_seen < len(self.changes):
+            self._arrays.copy(set(self.changes[self._arrays_seen :]))
+            self._arrays_seen = len(self.changes)
+        return self._arrays
 
     def domains(self, depth: int) -> Domains:
         """The nodes by their domain at one depth of the topology."""
@@ -104,7 +122,8 @@ class Pool:
         return self._domains[depth]
 
     def phi(self) -> Floats:
-        """The potential of every node, as of the last `follow`."""
+        """The potential of every node."""
+        now = self.now
         if self._phi is None:
             self._phi, rows = np.zeros(len(self.names)), set(range(len(self.names)))
         else:
@@ -112,7 +131,7 @@ class Pool:
         self._phi_seen = len(self.changes)
         for row in rows:
             book = self.books[row]
-            self._phi[row] = self.ledger.potential.phi(book.milli, float(self.cpu[row]), float(self.memory_gib[row]))
+            self._phi[row] = self.ledger.potential.phi(book.milli, float(now.cpu[row]), float(now.memory_gib[row]))
         return self._phi
 
     def by_domain(self, depth: int, values: Ints) -> Ints:

@@ -61,7 +61,7 @@ def _whole_rooms(pod_set: PodSet) -> Fill:
     gpus = pod_set.demand.gpus
 
     def fill(pool: Pool, rows: Ints) -> Ints:
-        return np.minimum(pool.free[rows] // gpus, _host_rooms(pool, rows, pod_set))
+        return np.minimum(pool.now.free[rows] // gpus, _host_rooms(pool, rows, pod_set))
 
     return fill
 
@@ -71,10 +71,10 @@ def _host_rooms(pool: Pool, rows: Ints, pod_set: PodSet) -> Ints:
     if Reason.HOST_RESOURCES in pool.ledger.ignore:
         return found
     if pod_set.cpu:
-        found = np.minimum(found, (np.maximum(pool.cpu[rows], 0) / pod_set.cpu + SLACK).astype(np.int64))
+        found = np.minimum(found, (np.maximum(pool.now.cpu[rows], 0) / pod_set.cpu + SLACK).astype(np.int64))
     if pod_set.memory_mib:
         gib = pod_set.memory_mib / MIB_PER_GIB
-        found = np.minimum(found, (np.maximum(pool.memory_gib[rows], 0) / gib + SLACK).astype(np.int64))
+        found = np.minimum(found, (np.maximum(pool.now.memory_gib[rows], 0) / gib + SLACK).astype(np.int64))
     return found
 
 
@@ -84,9 +84,9 @@ def _has_host(pool: Pool, rows: Ints, pod_set: PodSet) -> NDArray[np.bool_] | bo
         return True
     enough: NDArray[np.bool_] | bool = True
     if pod_set.cpu:
-        enough = pool.cpu[rows] >= pod_set.cpu * (1 - SLACK)
+        enough = pool.now.cpu[rows] >= pod_set.cpu * (1 - SLACK)
     if pod_set.memory_mib:
-        enough = enough & (pool.memory_gib[rows] >= pod_set.memory_mib / MIB_PER_GIB * (1 - SLACK))
+        enough = enough & (pool.now.memory_gib[rows] >= pod_set.memory_mib / MIB_PER_GIB * (1 - SLACK))
     return enough
 
 
@@ -118,8 +118,8 @@ def worths(pool: Pool, pod_set: PodSet, job: Job) -> Ints:
 
 def _tie(pool: Pool, rows: Ints) -> Ints:
     """Of equal places the one on the emptier-handed node, in the fuller domain, first in the topology."""
-    leaf_free = pool.leaf_free[pool.leaf[rows]]
-    found: Ints = ((pool.free[rows] << 24) + leaf_free << 24) + pool.order[rows]
+    leaf_free = pool.now.leaf_free[pool.leaf[rows]]
+    found: Ints = ((pool.now.free[rows] << 24) + leaf_free << 24) + pool.order[rows]
     return found
 
 
@@ -154,11 +154,11 @@ def _whole_worths(pod_set: PodSet) -> Fill:
 
     def fill(pool: Pool, rows: Ints) -> Ints:
         found = np.full(len(rows), UNFIT)
-        fits = np.flatnonzero((pool.free[rows] >= gpus) & _has_host(pool, rows, pod_set))
+        fits = np.flatnonzero((pool.now.free[rows] >= gpus) & _has_host(pool, rows, pod_set))
         if not len(fits):
             return found
         rows = rows[fits]
-        left = pool.free[rows] - gpus
+        left = pool.now.free[rows] - gpus
         phi = _after_whole(pool, rows, ask)
         keys = (_cost(phi - pool.phi()[rows]) << FINE_BITS) + (left << 7) + destroyed(pool, rows, left)
         found[fits] = keys + (pool.link[rows] << COST_BITS + FINE_BITS) if gpus > 1 else keys
@@ -173,15 +173,15 @@ FEW: Final = 3
 
 def _after_whole(pool: Pool, rows: Ints, ask: Ask) -> Floats:
     """By row, the potential with the pod there."""
-    potential = pool.ledger.potential
+    potential, now = pool.ledger.potential, pool.now
     if len(rows) > FEW:
-        return potential.after_whole(ask, pool.milli[rows], pool.cpu[rows], pool.memory_gib[rows])
+        return potential.after_whole(ask, now.milli[rows], now.cpu[rows], now.memory_gib[rows])
     found = []
     for row in rows.tolist():
         milli = list(pool.books[row].milli)
         for card in pool.books[row].free[: ask.milli // 1000]:
             milli[card] = 0
-        found.append(potential.phi(milli, float(pool.cpu[row]) - ask.cpu, float(pool.memory_gib[row]) - ask.memory_gib))
+        found.append(potential.phi(milli, float(now.cpu[row]) - ask.cpu, float(now.memory_gib[row]) - ask.memory_gib))
     return np.array(found)
 
 
@@ -195,7 +195,7 @@ def _memory_of(pool: Pool, demand: Share) -> Ints:
 
 def destroyed(pool: Pool, rows: Ints, left: Ints) -> Ints:
     """How many cards with free instances must be taken when only so many free cards are left."""
-    found: Ints = np.maximum(0, pool.cut[rows] - left)
+    found: Ints = np.maximum(0, pool.now.cut[rows] - left)
     return found
 
 
@@ -205,17 +205,17 @@ def _share_worths(pod_set: PodSet, demand: Share) -> Fill:
 
     def fill(pool: Pool, rows: Ints) -> Ints:
         found = np.full(len(rows), UNFIT)
-        some = np.flatnonzero((pool.milli[rows].max(1) >= demand.milli) & _has_host(pool, rows, pod_set))
+        some = np.flatnonzero((pool.now.milli[rows].max(1) >= demand.milli) & _has_host(pool, rows, pod_set))
         if not len(some):
             return found
         rows = rows[some]
-        milli = pool.milli[rows]
+        milli = pool.now.milli[rows]
         fits = milli >= demand.milli
         if Reason.MEMORY not in pool.ledger.ignore:
-            fits &= pool.spare_mib[rows] >= _memory_of(pool, demand)[rows][:, None]
+            fits &= pool.now.spare_mib[rows] >= _memory_of(pool, demand)[rows][:, None]
         if Reason.SHARING not in pool.ledger.ignore:
             fits &= _offers_shares(pool)[rows][:, None] > 0
-        phi = pool.ledger.potential.after_share(ask, milli, pool.cpu[rows], pool.memory_gib[rows])
+        phi = pool.ledger.potential.after_share(ask, milli, pool.now.cpu[rows], pool.now.memory_gib[rows])
         keys = (_cost(phi - pool.phi()[rows][:, None]) << FINE_BITS) + _share_fine(pool, rows, demand.milli)
         found[some] = np.where(fits, keys, UNFIT).min(1)
         return found
@@ -232,10 +232,10 @@ def _offers_shares(pool: Pool) -> Ints:
 
 def _share_fine(pool: Pool, rows: Ints, milli: int) -> Ints:
     """By card: free instances in the way, thousandths left, memory left (in 128 MiB), a bridge pair broken, index."""
-    left = np.maximum(pool.milli[rows] - milli, 0)
-    memory = np.minimum(pool.spare_mib[rows] >> 7, (1 << 12) - 1)
-    fine: Ints = (((left << 14) + (memory << 2)) << CARD_BITS) + np.arange(pool.milli.shape[1])
-    if pool.is_plain:
+    left = np.maximum(pool.now.milli[rows] - milli, 0)
+    memory = np.minimum(pool.now.spare_mib[rows] >> 7, (1 << 12) - 1)
+    fine: Ints = (((left << 14) + (memory << 2)) << CARD_BITS) + np.arange(pool.now.milli.shape[1])
+    if pool.now.is_plain:
         return fine
     for i, book in enumerate(book_rows(pool, rows)):
         pairs = book.node.link is Link.NVLINK_PAIRS
@@ -247,11 +247,12 @@ def _share_fine(pool: Pool, rows: Ints, milli: int) -> Ints:
 
 def _slice_worths(pod_set: PodSet, demand: Slice) -> Fill:
     def fill(pool: Pool, rows: Ints) -> Ints:
-        found = np.full(len(rows), UNFIT, dtype=np.int64)
-        hosts = np.broadcast_to(_has_host(pool, rows, pod_set), rows.shape)
+        hosts = _has_host(pool, rows, pod_set)
+        found = []
         for i, book in enumerate(book_rows(pool, rows)):
-            if hosts[i] and (spot := best_spot(book, demand)):
-                found[i] = (spot.key << NODE_BITS) + min(len(book.free), (1 << NODE_BITS) - 1)
-        return found
+            spot = best_spot(book, demand) if hosts is True or (not isinstance(hosts, bool) and hosts[i]) else None
+            free = min(len(book.free), (1 << NODE_BITS) - 1)
+            found.append((spot.key << NODE_BITS) + free if spot else UNFIT)
+        return np.array(found, dtype=np.int64)
 
     return fill

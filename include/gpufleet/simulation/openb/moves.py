@@ -60,10 +60,9 @@ class Mover:
         """Pods smaller than this one without which it would fit where they are."""
         engine = self._engine
         pool = pool_of(engine.ledger, engine.topology, engine.fitting(request.models))
-        pool.follow()
         # No card is freer than the largest hole, and no larger pod finds a place: less than this cannot become enough.
-        almost = request.milli - int(pool.milli.max(initial=0))
-        for row in np.flatnonzero((pool.milli >= max(almost, 0)).sum(1) >= request.gpus).tolist():
+        almost = request.milli - int(pool.now.milli.max(initial=0))
+        for row in np.flatnonzero((pool.now.milli >= max(almost, 0)).sum(1) >= request.gpus).tolist():
             name, book = pool.names[row], pool.books[row]
             for held, other in self._held.get(name, ()):
                 if other.total < request.total and _would_fit(book, pod, held):

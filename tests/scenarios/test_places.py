@@ -182,6 +182,15 @@ SHARED = {
         starts=["p"],
         on={"p": ["closed", "open"]},
     ),
+    "what is found out for a job of shares is not held against one that also asks for whole GPUs": Story(
+        [
+            node("closed", gpus=2, sharing=False),
+            pending("p", pods(share="500/2")),
+            pending("q", pods(gpus=1), pods(share="500/2"), min_members=1),
+        ],
+        starts=["q"],
+        waits={"p": "sharing"},
+    ),
     "a share needs a node that offers shares": Story(
         [
             node("closed", sharing=False),

@@ -87,6 +87,9 @@ def repartition(change: Repartition) -> dict[str, Any]:
         "gpu": change.gpu,
         "create": [str(i) for i in change.create],
         "destroy": [str(i) for i in change.destroy],
+        "by": str(change.by),
+        "keeps": change.keeps,
+        "seconds": change.seconds,
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpufleet.formats.plan import hours
-from gpufleet.model.plan import Eviction, Move, Plan
+from gpufleet.model.hardware import MigRemake
+from gpufleet.model.plan import Eviction, Move, Plan, Repartition
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.scheduling.explain import Explanation
 
@@ -14,11 +15,18 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [stop(e) for e in plan.evictions]
     lines += [move(m) for m in plan.moves]
     lines += [
-        f"remake GPU {r.gpu} of {r.node}:" + "".join(f" -{i}" for i in r.destroy) + "".join(f" +{i}" for i in r.create)
+        f"remake GPU {r.gpu} of {r.node}:{''.join(f' -{i}' for i in r.destroy)}{''.join(f' +{i}' for i in r.create)}"
+        f" ({_cost(r)})"
         for r in plan.repartitions
     ]
     lines += [f"{w.position}. {w.job} waits ({w.reason}): {w.detail}; {w.unblock}" for w in plan.waiting]
     return lines or ["nothing to do, nothing waits"]
+
+
+def _cost(change: Repartition) -> str:
+    """How long, and what goes on meanwhile."""
+    beside = f"beside {change.keeps} that stay" if change.by is MigRemake.SLICE else f"the {change.by.value} drained"
+    return f"about {change.seconds:g} s, {beside}"
 
 
 def places(pods: tuple[PodPlace, ...]) -> str:

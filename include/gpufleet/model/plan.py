@@ -7,7 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from gpufleet.model.capacity import CapacityType
-from gpufleet.model.hardware import MigInstance
+from gpufleet.model.hardware import MigInstance, MigRemake
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import PodSet, TopologyWish
 
@@ -80,12 +80,27 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Repartition:
-    """MIG instances of one GPU to destroy (free ones only) and to create."""
+    """MIG instances of one GPU to destroy (free ones only) and to create, the largest first as the driver wants them.
+
+    `by` says how the node is remade: beside running work, on an empty GPU, or on an empty node. `keeps` counts the
+    instances that stay as they are.
+    """
 
     node: str
     gpu: int
     create: tuple[MigInstance, ...]
     destroy: tuple[MigInstance, ...] = ()
+    by: MigRemake = MigRemake.SLICE
+    keeps: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """About how long the GPU (by the MIG manager: every GPU of the node) cannot start anything.
+
+        Creating an instance takes a quarter of a second, destroying one a second (dra-driver-nvidia-gpu's own figures);
+        the MIG manager restarts the device plugin and waits for it, two minutes are usual.
+        """
+        return len(self.create) * 0.25 + len(self.destroy) * 1.0 if self.by is MigRemake.SLICE else 120.0
 
 
 @dataclass(frozen=True, slots=True)

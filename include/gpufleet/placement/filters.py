@@ -121,4 +121,5 @@ def eligible(
 def filter_key(job: Job) -> tuple[object, ...]:
     """What of a job the filters look at: jobs that agree in it have the same eligible nodes."""
     parts = frozenset(s.demand for s in job.pod_sets if not isinstance(s.demand, Whole))
-    return job.models, job.needs, job.capacity, parts
+    has_whole = any(isinstance(s.demand, Whole) for s in job.pod_sets)
+    return job.models, job.needs, job.capacity, parts, has_whole

@@ -109,7 +109,7 @@ class EmptyFleet:
             case Slice() as demand:
                 return Unfit(Reason.NO_SUCH_MODEL, f"no node has, or may be cut into, a slice {_slice(demand)}")
             case Share():
-                return Unfit(Reason.SHARING, "every card that offers shares is cut into slices for good")
+                return Unfit(Reason.SHARING, "no node offers shares whose cards are not cut into slices for good")
 
     def _most(self, job: Job, names: Sequence[str]) -> int:
         """Pods that fit on these nodes, each set counted as if it were alone."""

@@ -6,6 +6,7 @@ import pytest
 from tests.builders import node, on, running
 
 from gpufleet.errors import Invalid
+from gpufleet.model.hardware import MigRemake
 from gpufleet.placement import Ledger, repartitions
 
 
@@ -63,3 +64,21 @@ def test_who_is_leaving_holds_nothing_but_its_instances_exist() -> None:
 def test_a_place_beyond_the_node_is_refused() -> None:
     with pytest.raises(Invalid, match="GPU 9 of n1"):
         Ledger([node()], [running("r", on("n1", 9))])
+
+
+def test_a_repartition_creates_the_largest_first_and_says_what_it_costs() -> None:
+    ledger = Ledger(
+        [node(gpus=1, layout={0: ["1g.10gb@6", "1g.10gb@0"]})], [running("r", on("n1", slices=["0:1g.10gb@6"]))]
+    )
+    for name, what in (("a", "0:1g.10gb@5"), ("b", "0:4g.40gb@0")):
+        ledger.add(on("n1", slices=[what]), name)
+    (change,) = repartitions(ledger)
+    assert [str(i) for i in change.create] == ["4g.40gb@0", "1g.10gb@5"]
+    assert (len(change.destroy), change.keeps, change.seconds) == (1, 1, 1.5)
+
+
+def test_where_the_node_must_be_drained_a_repartition_costs_minutes() -> None:
+    ledger = Ledger([node(gpus=1, mig=MigRemake.EMPTY_NODE)])
+    ledger.add(on("n1", slices=["0:1g.10gb@6"]), "a")
+    (change,) = repartitions(ledger)
+    assert change.by is MigRemake.EMPTY_NODE and change.seconds >= 60

@@ -60,7 +60,7 @@ class Geometry:
     def room(self, taken: int) -> int:
         """How much can still be cut: legal starts left, each weighted by its work. Larger keeps more possible.
 
-        It puts a 3g at 4, keeps 0-3 whole for a 4g and takes the first 1g at 6 (reference/mig.md b.4, rule 3).
+        It puts a 3g at 4, keeps 0-3 whole for a 4g and takes the first 1g at 6 (docs/placement.md, section 2).
         """
         if taken not in self._room:
             self._room[taken] = sum(worth for worth, mask in self._shapes if not mask & taken)

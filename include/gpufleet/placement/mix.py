@@ -14,7 +14,7 @@ from gpufleet.model.workload import PodSet, Share, Whole
 from gpufleet.units import MIB_PER_GIB
 
 FEWEST: Final = 25
-"""Pods seen before they are believed; until then the prior stands alone (reference/beyond-fgd.md, section 3)."""
+"""Pods seen before they are believed; until then the prior stands alone (docs/placement.md, section 1)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,7 +48,7 @@ class Mix:
 
 
 # A prior that overrates large pods costs next to nothing, one that underrates them ruins fleets of large pods
-# (beyond-fgd.md section 3, "Priors"). Cores and GiB per GPU as in the same place.
+# (docs/placement.md, section 1). Cores and GiB per GPU as in the same place.
 PRIOR: Final = Mix(tuple((Ask(1000 * n, 12.0 * n, 48.0 * n), count) for n, count in ((1, 4), (2, 2), (4, 2), (8, 2))))
 
 

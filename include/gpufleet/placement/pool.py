@@ -1,7 +1,7 @@
 """Nodes that may serve one kind of request, as arrays that follow the ledger: one row per node.
 
 A decision looks at numbers of all nodes, but only those of nodes that changed since the same kind was last asked for
-are worked out again (reference/beyond-fgd.md, section 6).
+are worked out again (docs/placement.md, section 4).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 V is what the free cards can still be sold for (`share_values`), S the GPUs that a lack of cores or memory is expected to
 strand, F the free GPUs the expected next pod could not use (FGD's fragment, ATC'23, kept as a real number over all
-kinds of pods). Rule, factors and what each part brings: reference/beyond-fgd.md, sections 3 and 4.
+kinds of pods). Rule, factors and what each part brings: docs/placement.md, section 1.
 
 Everything that does not depend on the node is in tables, by cell: which kinds of pods its cores and memory can host.
 """

@@ -1,7 +1,7 @@
 """GPUs expected to stay idle because their host runs out of cores or memory first.
 
 R free GPUs will be asked for with D ~ Normal(m R, q R) of a resource; of what is short, every m strands one GPU
-(reference/beyond-fgd.md, section 3).
+(docs/placement.md, section 1).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fair share: what is deserved first, then the surplus by weight, level by level, for each GPU model apart.
 
-A parent's fair share is what its children divide (KAI's resource division, reference/schedulers.md B1). All exact.
+A parent's fair share is what its children divide (KAI's resource division, plugins/proportion). All exact.
 With `usage_weight` k > 0, what a queue used lately bends its weight: w becomes max(0, w + k (w - used_lately)), where w
 is its part of the weights of all that still want something.
 """

@@ -1,7 +1,7 @@
 """What queues used lately: GPU-time that counts for less the longer ago it was, as a share of what the fleet had.
 
 The half-life halves the weight of an hour; time before the window does not count (KAI's time-based fair share,
-reference/schedulers.md B1).
+docs/time-based-fairshare there).
 """
 
 from __future__ import annotations

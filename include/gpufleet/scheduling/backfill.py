@@ -1,6 +1,6 @@
 """Backfill: a head that has waited too long reserves its place; others use it only if they end before.
 
-EASY backfill, as Slurm does it, for each GPU type apart (reference/schedulers.md B11).
+EASY backfill, as Slurm does it, for each GPU type apart (src/plugins/sched/backfill).
 """
 
 from __future__ import annotations

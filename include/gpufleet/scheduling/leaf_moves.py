@@ -2,7 +2,7 @@
 
 Off unless the policy says how much slower crossing makes (docs/decisions/0005), and never without a declared runtime.
 It settles: a gang only ever disturbs smaller jobs, and never ends on as many leaves as before.
-Rule and numbers: reference/throughput-probes.md A.4 rule 4.
+Rule and numbers there too.
 """
 
 from __future__ import annotations

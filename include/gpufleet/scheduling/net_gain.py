@@ -1,8 +1,7 @@
 """Net gain: a big gang that nothing else could start takes the places of small work, where that is worth it.
 
 Off unless the policy names a horizon (docs/decisions/0005). Victims are smaller than the gang, have run for a while
-and have saved; the GPUs that would run besides theirs, over the horizon, must outweigh what they lose
-(reference/throughput-probes.md A.4 rule 5).
+and have saved; the GPUs that would run besides theirs, over the horizon, must outweigh what they lose.
 """
 
 from __future__ import annotations

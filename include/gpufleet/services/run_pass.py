@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from gpufleet.lifecycle.machine import Disturbed, Placed
-from gpufleet.model.plan import Eviction, Placement, Plan, Repartition
+from gpufleet.model.plan import Eviction, Move, Placement, Plan, Repartition
 from gpufleet.model.snapshot import Snapshot
 from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.advance import advance, operation_name, target
@@ -49,6 +49,8 @@ def commit_plan(connection: Connection, fleet: Fleet, snapshot: Snapshot, plan: 
             _commit_placement(connection, fleet, snapshot, placement, remakes, now)
     for eviction in plan.evictions:
         _commit_eviction(connection, fleet, eviction, now)
+    for move in plan.moves:
+        _commit_move(connection, fleet, move, now)
     jobs.set_verdicts(connection, plan.waiting, now)
 
 
@@ -105,3 +107,8 @@ def _commit_placement(
 def _commit_eviction(connection: Connection, fleet: Fleet, eviction: Eviction, now: datetime) -> None:
     """The whole attempt stops; an elastic one comes back smaller with the next pass."""
     advance(connection, fleet, eviction.job, Disturbed(f"{eviction.why} for {eviction.for_job}"), now)
+
+
+def _commit_move(connection: Connection, fleet: Fleet, move: Move, now: datetime) -> None:
+    """The attempt saves and stops; the job backs off from the nodes it left, so it starts again elsewhere."""
+    advance(connection, fleet, move.job, Disturbed(f"moves so that {move.for_job} fits", move.sources), now)

@@ -29,7 +29,7 @@ MIX = Mix(ASKS)
 
 
 def slow_phi(free: list[int], cpu: float, memory: float) -> float:
-    """The definition, word by word (reference/beyond-fgd.md, section 3), without tables."""
+    """The definition, word by word (docs/placement.md, section 1), without tables."""
     value = share_values(MIX.shares)
     sold = sum(value[milli] for milli in free)
     total = sum(count for _, count in ASKS)

@@ -1,7 +1,7 @@
 """Fragmentation gradient descent, exactly as published, kept up to date node by node.
 
 F(node) is the free GPU that the typical next pod cannot use; a pod goes where F grows least (USENIX ATC'23; definition,
-rounding and order of summation: reference/benchmarks.md, section b.2). Sums run bucket by bucket in the order of
+rounding and order of summation: docs/benchmarks.md, section 3). Sums run bucket by bucket in the order of
 the original program, for a different order flips some of the rounded scores.
 """
 

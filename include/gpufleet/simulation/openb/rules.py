@@ -1,6 +1,6 @@
 """The published placement rules of FGD's experiments, as scores of 0 to 100 over all nodes (USENIX ATC'23).
 
-Definitions: reference/benchmarks.md, section b.3. Whole GPUs are always fully idle ones, the lowest index first; a share
+Definitions: docs/benchmarks.md, section 3. Whole GPUs are always fully idle ones, the lowest index first; a share
 goes to the tightest GPU that holds it, which for whole GPUs comes to the same.
 """
 

@@ -1,0 +1,63 @@
+"""One run in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpufleet.simulation.fleet.progress import Progress
+from gpufleet.simulation.fleet.world import World
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Of one seed. Waits are seconds until the first start; who never started has waited until the horizon."""
+
+    seed: int
+    effective_throughput: float
+    """Nominal GPU-hours of training finished by the last arrival, over GPUs x time."""
+    useful_utilisation: float
+    oom_kills: int
+    training_waits: tuple[float, ...]
+    inference_waits: tuple[float, ...]
+    big_waits: tuple[float, ...]
+    """Of the gangs of the largest size."""
+    evictions: int
+    moves: int
+    lost_gpu_hours: float
+    served: float
+    """Part of the replicas that started."""
+
+
+def result(world: World, seed: int) -> Result:
+    """What a world that has run through comes to."""
+    jobs, capacity = list(world.jobs.values()), world.spec.fleet.total * world.horizon
+    training = [j for j in jobs if not j.work.is_replica]
+    replicas = [j for j in jobs if j.work.is_replica]
+    finished = sum(j.work.seconds * j.work.gpus for j in training if j.ended is not None)
+    largest = max((j.work.gpus for j in training), default=0)
+    return Result(
+        seed,
+        finished / capacity,
+        world.counts.useful / capacity,
+        world.counts.kills,
+        _waits(training, world.horizon),
+        _waits(replicas, world.horizon),
+        _waits([j for j in training if j.work.gpus == largest], world.horizon),
+        world.counts.evictions,
+        world.counts.moves,
+        world.counts.lost / HOUR,
+        sum(j.first_start is not None for j in replicas) / len(replicas) if replicas else 1.0,
+    )
+
+
+def _waits(jobs: Sequence[Progress], horizon: float) -> tuple[float, ...]:
+    return tuple((horizon if j.first_start is None else j.first_start) - j.work.arrives for j in jobs)
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """The nearest-rank quantile; 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0

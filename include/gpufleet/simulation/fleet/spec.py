@@ -1,0 +1,85 @@
+"""What is simulated. Durations are seconds; every default is a stated assumption (docs/benchmarks.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Equal nodes, so many to a leaf."""
+
+    nodes: int = 16
+    model: str = "H100-80"
+    gpus: int = 8
+    per_leaf: int = 4
+
+    @property
+    def total(self) -> int:
+        return self.nodes * self.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Jobs drawn from (duration, GPUs) pairs; some of the 8-GPU jobs become gangs of several nodes."""
+
+    tail: tuple[tuple[int, float], ...] = ((16, 0.25), (32, 0.15), (64, 0.10))
+    longest: float = 3 * DAY
+    checkpointable: float = 0.9
+    """Part of the jobs that save at all."""
+    intervals: tuple[float, ...] = (600.0, 1200.0, 1800.0, 3600.0)
+    declared: float = 5.0
+    """Declared runtime = true runtime x U(1, declared)."""
+    pod: int = 8
+    """Most GPUs of one pod: 8 = a pod per node, 1 = a pod per GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Replicas that ask for a slice of a card: what a service needs, and how long a replica lives."""
+
+    needs: tuple[tuple[float, float, float], ...] = ()
+    """(part of the replicas, part of the card's memory, part of its compute) it needs."""
+    life: float = 4 * HOUR
+    swing: float = 0.35
+    """The arrival rate over the day: 1 + swing x sin."""
+    sized: bool = True
+    """Replicas grow their cache until they fill the slice but the margin."""
+    margin: float = 0.10
+    """Of memory asked on top of the estimate."""
+    error: float = 0.03
+    """Standard deviation of the estimate, clipped at ten percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """The communication model: factors on the run time."""
+
+    leaf: float = 1.1
+    """A job on more leaves than it needs."""
+    scattered: float = 1.3
+    """A job on more nodes than it needs."""
+    restart: float = 300.0
+    """After every stop."""
+    move: float = 60.0
+    """A planned move, before the restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One experiment. `load` = offered work over capacity until the last arrival."""
+
+    fleet: Fleet = Fleet()
+    jobs: int = 1200
+    load: float = 1.1
+    training_share: float = 1.0
+    """Part of the offered work that is training; the rest is serving."""
+    training: Training = Training()
+    serving: Serving = Serving()
+    speed: Speed = Speed()
+    release: float | None = None
+    """Baselines: a gang that is not whole after so many seconds gives its GPUs back. None: it holds them for ever."""
+    pairs: tuple[tuple[float, int], ...] = field(default=(), repr=False)
+    """(duration, GPUs) that training jobs are drawn from."""

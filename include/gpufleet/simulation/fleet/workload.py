@@ -1,0 +1,121 @@
+"""Arrivals of one seed: training jobs and serving replicas, in order of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gpufleet.simulation.fleet.spec import DAY, Serving, Spec
+
+
+class Random(Protocol):
+    """What a workload needs of a seeded generator."""
+
+    def random(self) -> float: ...
+
+    def uniform(self, a: float, b: float) -> float: ...
+
+    def expovariate(self, lambd: float) -> float: ...
+
+    def gauss(self, mu: float, sigma: float) -> float: ...
+
+    def choice(self, seq: tuple[object, ...], /) -> object: ...
+
+    def randrange(self, start: int, /) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One job: `seconds` of work at full speed on `gpus` GPUs; a replica asks for a part of a card instead."""
+
+    name: str
+    arrives: float
+    seconds: float
+    gpus: int
+    declared: float = 0.0
+    interval: float | None = None
+    """Between saves; None: it never saves."""
+    memory: float = 0.0
+    """A replica: part of the card's memory it asks for, and what it will really use."""
+    uses: float = 0.0
+    compute: float = 0.0
+
+    @property
+    def is_replica(self) -> bool:
+        return self.gpus == 0
+
+    @property
+    def demand(self) -> float:
+        """GPUs it makes useful: all of a training job's, of a card the larger part a replica needs."""
+        return max(self.memory, self.compute) if self.is_replica else float(self.gpus)
+
+
+def workload(spec: Spec, random: Random) -> list[Work]:
+    """All arrivals; the last one's time is the horizon of the metrics."""
+    training = [_training(spec, random, i) for i in range(_count(spec))]
+    offered = sum(w.seconds * w.gpus for w in training)
+    horizon = offered / (spec.fleet.total * spec.load * spec.training_share) if training else 7 * DAY
+    if training:
+        training = _spread(training, horizon, random)
+    return sorted([*training, *_replicas(spec, random, horizon)], key=lambda w: (w.arrives, w.name))
+
+
+def _count(spec: Spec) -> int:
+    return spec.jobs if spec.training_share > 0 else 0
+
+
+def _training(spec: Spec, random: Random, number: int) -> Work:
+    seconds, gpus = spec.pairs[random.randrange(len(spec.pairs))]
+    if gpus == spec.fleet.gpus:
+        chance = random.random()
+        for size, part in spec.training.tail:
+            if chance < part and size <= spec.fleet.total:
+                gpus = size
+                break
+            chance -= part
+    seconds = min(seconds, spec.training.longest)
+    saves = random.random() < spec.training.checkpointable
+    interval = spec.training.intervals[random.randrange(len(spec.training.intervals))] if saves else None
+    declared = seconds * random.uniform(1.0, spec.training.declared)
+    return Work(f"t{number:05d}", 0.0, seconds, gpus, declared, interval)
+
+
+def _spread(jobs: list[Work], horizon: float, random: Random) -> list[Work]:
+    """Poisson arrivals, scaled so that the last comes at the horizon."""
+    times, at = [], 0.0
+    for _ in jobs:
+        at += random.expovariate(1.0)
+        times.append(at)
+    return [replace(job, arrives=t * horizon / at) for job, t in zip(jobs, times, strict=True)]
+
+
+def _replicas(spec: Spec, random: Random, horizon: float) -> Iterator[Work]:
+    """A Poisson stream whose rate follows the day (thinning)."""
+    serving, part = spec.serving, 1 - spec.training_share
+    if part <= 0 or not serving.needs:
+        return
+    mean = sum(p * max(m, c) for p, m, c in serving.needs) / sum(p for p, *_ in serving.needs)
+    rate = part * spec.load * spec.fleet.total / (mean * serving.life)
+    at, number = 0.0, 0
+    while True:
+        at += random.expovariate(rate * (1 + serving.swing))
+        if at > horizon:
+            return
+        if random.random() * (1 + serving.swing) < 1 + serving.swing * math.sin(2 * math.pi * at / DAY):
+            yield _replica(serving, random, number, at)
+            number += 1
+
+
+def _replica(serving: Serving, random: Random, number: int, at: float) -> Work:
+    chance = random.random() * sum(p for p, *_ in serving.needs)
+    memory, compute = 0.0, 0.0
+    for part, memory, compute in serving.needs:  # noqa: B007 the one the loop ends at
+        chance -= part
+        if chance <= 0:
+            break
+    error = max(-0.1, min(0.1, random.gauss(0.0, serving.error)))
+    life = random.expovariate(1 / serving.life)
+    asked = memory * (1 + serving.margin)
+    return Work(f"i{number:06d}", at, life, 0, memory=asked, uses=memory * (1 + error), compute=compute)

@@ -1,0 +1,121 @@
+"""The event loop: arrivals and ends in order of time, a decision after each, and what there is to count."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpufleet.simulation.fleet.progress import Progress
+from gpufleet.simulation.fleet.spec import Spec
+from gpufleet.simulation.fleet.workload import Work
+
+
+class Policy(Protocol):
+    """Decides who runs where. It acts through the world's start, stop, move and wake."""
+
+    def arrived(self, work: Work, now: float) -> None: ...
+
+    def ended(self, work: Work, now: float) -> None: ...
+
+    def decide(self, now: float) -> None: ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened, until the horizon."""
+
+    useful: float = 0.0
+    """GPU-seconds: progressing training GPUs, and of running replicas the part of a card they need."""
+    evictions: int = 0
+    moves: int = 0
+    lost: float = 0.0
+    """GPU-seconds of work lost to stops."""
+    kills: int = 0
+    """Replicas that used more memory than their slice has."""
+
+
+@dataclass(slots=True)
+class World:
+    """The simulated fleet. Time is in seconds from the first instant."""
+
+    spec: Spec
+    jobs: dict[str, Progress] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    now: float = 0.0
+    horizon: float = 0.0
+    _events: list[tuple[float, int, str, int]] = field(default_factory=list)
+    _number: int = 0
+
+    # ------------------------------------------------------------ what a policy does
+
+    def start(self, name: str, nodes: Sequence[int], delay: float = 0.0) -> None:
+        """The job has places on these nodes (by number, one entry per pod is enough)."""
+        job = self.jobs[name]
+        restart = self.spec.speed.restart if job.runs and delay == 0.0 else delay
+        job.start(self.now, nodes, self.spec, restart)
+        self._push(job.finish_at(), name, job.runs)
+
+    def stop(self, name: str) -> None:
+        """The job loses its places and the work since its last save."""
+        job = self.jobs[name]
+        self._count(job, self.now)
+        lost = job.stop(self.now)
+        job.stops += 1
+        self.counts.evictions += 1
+        self.counts.lost += lost * job.work.demand
+
+    def move(self, name: str, nodes: Sequence[int]) -> None:
+        """The job saves, if it can, and goes on elsewhere."""
+        job = self.jobs[name]
+        self._count(job, self.now)
+        self.counts.lost += job.stop(self.now, planned=True) * job.work.demand
+        self.counts.moves += 1
+        self.start(name, nodes, self.spec.speed.move + self.spec.speed.restart)
+
+    def wake(self, at: float) -> None:
+        """Ask the policy again then."""
+        self._push(at, "", 0)
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self, works: Sequence[Work], policy: Policy, progress: Callable[[float], None] = lambda _: None) -> None:
+        """From the first arrival to the last; what runs then is counted until then."""
+        self.jobs = {w.name: Progress(w) for w in works}
+        self.horizon = works[-1].arrives
+        for work in works:
+            self._push(work.arrives, work.name, -1)
+        while self._events and self._events[0][0] <= self.horizon:
+            self.now = self._events[0][0]
+            while self._events and self._events[0][0] == self.now:
+                self._happen(heapq.heappop(self._events), policy)
+            policy.decide(self.now)
+            progress(self.now / self.horizon if self.horizon else 1.0)
+        self.now = self.horizon
+        for job in self.jobs.values():
+            self._count(job, self.horizon)
+            job.advance(self.horizon)
+
+    def _happen(self, event: tuple[float, int, str, int], policy: Policy) -> None:
+        _, _, name, run = event
+        if not name:
+            return
+        job = self.jobs[name]
+        if run < 0:
+            policy.arrived(job.work, self.now)
+        elif run == job.runs and job.started is not None:  # else it was stopped or moved meanwhile
+            self._count(job, self.now)
+            job.advance(self.now)
+            job.ended, job.started, job.since = self.now, None, None
+            policy.ended(job.work, self.now)
+
+    def _count(self, job: Progress, until: float) -> None:
+        """Useful time of the present run, once."""
+        if job.since is not None:
+            self.counts.useful += max(0.0, until - job.began) * job.work.demand
+            job.began = max(job.began, until)
+
+    def _push(self, at: float, name: str, run: int) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (at, self._number, name, run))

@@ -281,6 +281,19 @@ def openb(
     )
 
 
+@simulate.command()
+def fleet(
+    spec: Annotated[Path, typer.Option(help="What fleet, what work, how fast (docs/benchmarks.md).")],
+    policy: Annotated[str, typer.Option(help="kube-default, binpack or gpufleet.")],
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """A fleet in simulated time: jobs arrive, run at a speed that depends on their places, end, are stopped, move."""
+    from gpufleet.commands import simulate as simulated
+
+    raise typer.Exit(simulated.fleet(spec, policy, seeds=seeds, as_json=as_json))
+
+
 def _fleet(home: str | None) -> Any:
     from gpufleet.bootstrap import fleet_from
 

@@ -60,6 +60,8 @@ class Scheduling(Strict):
     ageing_bound: Duration = SchedulingPolicy().ageing_bound
     moves_per_pass: int = Field(default=SchedulingPolicy().moves_per_pass, ge=0)
     net_gain_horizon: Duration = SchedulingPolicy().net_gain_horizon
+    reserve: bool = SchedulingPolicy().reserve
+    response_ratio: bool = SchedulingPolicy().response_ratio
     net_gain_seniority: bool = SchedulingPolicy().net_gain_seniority
     leaf_slowdown: float = Field(default=SchedulingPolicy().leaf_slowdown, ge=1, le=10)
     usage_weight: float = Field(default=SchedulingPolicy().usage_weight, ge=0, le=100)

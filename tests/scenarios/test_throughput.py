@@ -7,7 +7,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 import pytest
-from tests.builders import HOUR, node, nodes, on, pending, plan_of, pods, queue, running
+from tests.builders import HOUR, MINUTE, node, nodes, on, pending, plan_of, pods, queue, running
 from tests.scenarios.stories import Story, tell
 
 from gpufleet.model.policy import SchedulingPolicy
@@ -228,4 +228,35 @@ PAST = {
 
 @pytest.mark.parametrize("story", PAST.values(), ids=PAST)
 def test_time_decayed_usage(story: Story) -> None:
+    tell(story)
+
+
+RATIO = SchedulingPolicy(response_ratio=True, reserve=False)
+SHORT = pending("short", pods(gpus=8), age=10 * MINUTE, runtime=HOUR / 2)
+LONG = pending("long", pods(gpus=8), age=HOUR / 2, runtime=10 * HOUR)
+
+ORDER = {
+    "by age the older goes first": Story([node(), SHORT, LONG], starts=["long"]),
+    "by response ratio the short one that has waited a third of its time does": Story(
+        [node(), SHORT, LONG], starts=["short"], policy=RATIO
+    ),
+    "priority still comes first": Story(
+        [node(), SHORT, pending("dear", pods(gpus=8), priority=90, runtime=10 * HOUR)], starts=["dear"], policy=RATIO
+    ),
+    "who has aged goes before every ratio": Story(
+        [node(), SHORT, pending("old", pods(gpus=8), age=2 * HOUR, runtime=90 * HOUR)], starts=["old"], policy=RATIO
+    ),
+    "without a declared runtime there is no ratio to rise": Story(
+        [node(), SHORT, pending("silent", pods(gpus=8), age=HOUR / 2)], starts=["short"], policy=RATIO
+    ),
+    "with reservations off an aged head keeps nothing idle": Story(
+        [*nodes(2), running("r", on("n0", *FULL), preemptible=False), pending("head", pods(2, gpus=8), age=3 * HOUR),
+         pending("later", pods(gpus=4))],
+        starts=["later"], policy=SchedulingPolicy(reserve=False),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", ORDER.values(), ids=ORDER)
+def test_order_and_reservations(story: Story) -> None:
     tell(story)

@@ -10,6 +10,8 @@ from random import Random
 from typing import Any, Final
 
 from gpufleet.errors import Invalid
+from gpufleet.simulation.fleet.metrics import Result, quantile
+from gpufleet.simulation.fleet.study import DEFINITIONS, mean_of
 from gpufleet.simulation.openb.fgd import Fgd
 from gpufleet.simulation.openb.replay import OURS, Curve
 from gpufleet.simulation.openb.rules import BestFit, Chance, DotProduct, GpuClustering, GpuPacking
@@ -98,3 +100,70 @@ def _definition(policy: str) -> str:
 def _lines(found: Study) -> list[str]:
     lines = [f"{found.policy}: GPU allocation in % of all GPUs, mean (sd) of {len(found.curves)} seeds"]
     return lines + [f"  {100 * m:4.0f} % of arrivals: {found.mean(m):.3f} ({found.sd(m):.3f})" for m in found.marks]
+
+
+# ---------------------------------------------------------------- fleet
+
+
+def fleet(spec: Path, policy: str, *, seeds: int = 10, as_json: bool = False) -> int:
+    """Simulate a fleet over several seeds."""
+    from gpufleet.formats.fleet_spec import load_spec
+    from gpufleet.simulation.fleet.study import study as study_fleet
+
+    if seeds < 1:
+        raise Invalid("--seeds is at least 1.")
+    asked, shown = load_spec(spec), [-1.0]
+
+    def progress(seed: int, part: float) -> None:
+        if part - shown[0] >= 0.25 or part < shown[0]:
+            shown[0] = part
+            print(f"  {policy}: seed {seed}, {100 * part:3.0f} % of the time", file=sys.stderr, flush=True)
+
+    results = study_fleet(asked, policy, range(1, seeds + 1), Random, progress)
+    document = _fleet_document(policy, results, spec)
+    print(json.dumps(document, indent=2) if as_json else "\n".join(_fleet_lines(document)))
+    return 0
+
+
+def _fleet_document(policy: str, results: list[Result], spec: Path) -> dict[str, Any]:
+    """Waits over all jobs of all seeds; who never started has waited until the last arrival."""
+    return {
+        "policy": policy,
+        "seeds": len(results),
+        "effective_throughput": _mean([r.effective_throughput for r in results]),
+        "useful_utilisation": _mean([r.useful_utilisation for r in results]),
+        "oom_kills": sum(r.oom_kills for r in results),
+        "wait_seconds": {
+            "training": _waits([w for r in results for w in r.training_waits]),
+            "inference": _waits([w for r in results for w in r.inference_waits]),
+            "largest_gangs": _waits([w for r in results for w in r.big_waits]),
+        },
+        "evictions": sum(r.evictions for r in results),
+        "moves": sum(r.moves for r in results),
+        "lost_gpu_hours": round(sum(r.lost_gpu_hours for r in results), 2),
+        "served": round(min(r.served for r in results), 4),
+        "runs": [{"seed": r.seed, "effective_throughput": round(r.effective_throughput, 4)} for r in results],
+        "definition": DEFINITIONS[policy],
+        "files": {spec.name: hashlib.sha256(spec.read_bytes()).hexdigest()},
+    }
+
+
+def _mean(values: list[float]) -> dict[str, float]:
+    found = mean_of(values)
+    return {"mean": round(found.mean, 4), "ci95": round(found.ci95, 4)}
+
+
+def _waits(values: list[float]) -> dict[str, float]:
+    return {name: round(quantile(values, part), 1) for name, part in (("p50", 0.5), ("p99", 0.99))}
+
+
+def _fleet_lines(found: dict[str, Any]) -> list[str]:
+    throughput, useful = found["effective_throughput"], found["useful_utilisation"]
+    return [
+        f"{found['policy']}, {found['seeds']} seeds",
+        f"  effective throughput {throughput['mean']:.4f} +- {throughput['ci95']:.4f}",
+        f"  useful utilisation   {useful['mean']:.4f} +- {useful['ci95']:.4f}",
+        *(f"  wait of {kind}: p50 {w['p50']:.0f} s, p99 {w['p99']:.0f} s" for kind, w in found["wait_seconds"].items()),
+        f"  {found['evictions']} evictions, {found['moves']} moves, {found['lost_gpu_hours']} GPU-hours lost, "
+        f"{found['oom_kills']} memory kills",
+    ]

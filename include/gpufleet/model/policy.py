@@ -12,6 +12,11 @@ class SchedulingPolicy:
 
     ageing_bound: timedelta = timedelta(hours=1)
     """A head that has waited this long holds a reservation on its GPU type."""
+    reserve: bool = True
+    """Whether it does. Off, it only goes before everybody of its priority: nothing is kept idle for it."""
+    response_ratio: bool = False
+    """Order among equal priorities: (wait + declared runtime) / declared runtime, the largest first, and who has aged
+    before all; off, by age alone."""
     fresh_checkpoint: timedelta = timedelta(minutes=15)
     """A running job may be moved only while its last save (or its start) is not older."""
     move_gain: timedelta = timedelta(hours=1)

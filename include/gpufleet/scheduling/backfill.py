@@ -50,7 +50,7 @@ def keep(session: Session, reservation: Reservation) -> None:
 def reserve(session: Session, pending: Pending) -> None:
     """Give an aged job that nothing could place a reservation, unless its GPU type has one already."""
     job = pending.job
-    if session.now - job.submitted_at < session.policy.ageing_bound:
+    if not session.policy.reserve or session.now - job.submitted_at < session.policy.ageing_bound:
         return
     nodes = session.eligible(pending)
     if any(model in session.reservations for model in nodes):

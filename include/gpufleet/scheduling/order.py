@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from gpufleet.model.snapshot import Pending
@@ -39,7 +40,7 @@ class Line:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._waiting: dict[str, list[Waiter]] = {}
-        for pending in sorted(session.snapshot.pending, key=in_queue):
+        for pending in sorted(session.snapshot.pending, key=partial(in_queue, session)):
             self._waiting.setdefault(pending.job.queue, []).append(self._waiter(pending))
         self._floor: dict[str, int] = {}
         """By queue: nobody in it stands in a better band than this, until something is given back."""
@@ -53,7 +54,7 @@ class Line:
         least = job.least_pods
         asks = tuple((m, session.grains(job, m, least)) for m in session.possible(pending))
         aged = session.now - job.submitted_at >= session.policy.ageing_bound
-        return Waiter(pending, in_queue(pending), asks, aged and bool(asks))
+        return Waiter(pending, in_queue(session, pending), asks, aged and bool(asks))
 
     def __iter__(self) -> Iterator[Pending]:
         freed, heap = -1, list[tuple[Key, str]]()
@@ -119,16 +120,26 @@ class Line:
         return known[1]
 
 
-def in_queue(pending: Pending) -> tuple[int, float, str]:
-    """The order inside a queue."""
-    job = pending.job
-    return -job.priority, job.submitted_at.timestamp(), job.id
+def in_queue(session: Session, pending: Pending) -> tuple[int, float, str]:
+    """The order inside a queue: priority, then age (or the response ratio, where the policy says so), then name."""
+    job, policy = pending.job, session.policy
+    submitted = job.submitted_at.timestamp()
+    wait = session.now - job.submitted_at
+    if not policy.response_ratio:
+        return -job.priority, submitted, job.id
+    if wait >= policy.ageing_bound:
+        return -job.priority, submitted - AGED_FIRST, job.id
+    return -job.priority, -(1 + wait / job.runtime) if job.runtime else -1.0, job.id
 
 
-def places_in_line(considered: Sequence[Pending]) -> list[Pending]:
-    """The order to show: as considered, but inside every queue by priority and age."""
+AGED_FIRST = 1e12
+"""Seconds that put the instants of aged jobs before every response ratio."""
+
+
+def places_in_line(session: Session, considered: Sequence[Pending]) -> list[Pending]:
+    """The order to show: as considered, but inside every queue by its own order."""
     lines: dict[str, list[Pending]] = {}
-    for pending in sorted(considered, key=in_queue, reverse=True):
+    for pending in sorted(considered, key=partial(in_queue, session), reverse=True):
         lines.setdefault(pending.job.queue, []).append(pending)
     return [lines[p.job.queue].pop() for p in considered]
 

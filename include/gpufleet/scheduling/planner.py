@@ -65,7 +65,7 @@ def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tup
 
 def finish(session: Session, considered: Sequence[Pending]) -> Plan:
     """The decisions as a plan, sorted."""
-    left = places_in_line([p for p in considered if p.job.id not in session.placements])
+    left = places_in_line(session, [p for p in considered if p.job.id not in session.placements])
     doctor = Doctor(session)
     waiting = _waiting(doctor, left)
     wanting = zip(left, waiting, strict=True)

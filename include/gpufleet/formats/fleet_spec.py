@@ -1,0 +1,99 @@
+"""The file of `gpufleet simulate fleet`: what fleet, what work, how fast; every key has a stated default."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any
+
+from gpufleet.errors import Invalid
+from gpufleet.formats.cell import Cell, read, read_text
+from gpufleet.simulation.fleet.spec import Fleet, Serving, Spec, Speed, Training
+
+KEYS = (
+    "version",
+    "fleet",
+    "jobs",
+    "load",
+    "training_share",
+    "durations",
+    "training",
+    "serving",
+    "speed",
+    "release",
+)
+
+
+def load_spec(path: Path) -> Spec:
+    """The experiment of a file; `durations` is a CSV (or gzip) beside it with run_time_s and num_gpus.
+
+    Raises Invalid that names file, line and key.
+    """
+    fields = read(read_text(path), str(path)).fields(KEYS)
+    if fields["version"].integer() != 1:
+        raise fields["version"].wrong(f"version {fields['version'].shown} is not known; this is version 1.")
+    share = float(fields.get("training_share", Cell.number, 1))
+    if not 0 <= share <= 1:
+        raise fields["training_share"].wrong("a share is from 0 to 1.")
+    spec = Spec(
+        fleet=fields.get("fleet", lambda c: Fleet(**_values(c, Fleet())), Fleet()),
+        jobs=fields.get("jobs", lambda c: c.at_most(1_000_000, 1), Spec().jobs),
+        load=float(fields.get("load", Cell.number, Spec().load)),
+        training_share=share,
+        training=fields.get("training", lambda c: Training(**_values(c, Training())), Training()),
+        serving=fields.get("serving", lambda c: Serving(**_values(c, Serving())), Serving()),
+        speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
+        release=fields.get("release", lambda c: c.span().total_seconds(), None),
+        pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),
+    )
+    if share > 0 and not spec.pairs:
+        raise Invalid(f"{path}: durations: training needs a file of (run_time_s, num_gpus).")
+    if share < 1 and not spec.serving.needs:
+        raise Invalid(f"{path}: serving.needs: with training_share {share:g} the rest must be said.")
+    if spec.load <= 0:
+        raise fields["load"].wrong("a load is above 0.")
+    return spec
+
+
+def _values(cell: Cell, default: Any) -> dict[str, Any]:
+    """Keys of a part, read as what their default is; lists are lists of rows of numbers."""
+    kinds = {f.name: getattr(default, f.name) for f in fields_of(default)}
+    fields = cell.fields(tuple(kinds))
+    return {key: _value(fields[key], kinds[key]) for key in kinds if key in fields}
+
+
+def _value(cell: Cell, default: Any) -> Any:
+    match default:
+        case bool():
+            return cell.boolean()
+        case int():
+            return cell.at_most(1_000_000, 1)
+        case float():
+            return float(cell.number())
+        case str():
+            return cell.text()
+        case _:
+            return tuple(_row(c) for c in cell.cells())
+
+
+def _row(cell: Cell) -> Any:
+    """A number, or a row of numbers; whole numbers stay whole."""
+    if cell.tag != "list":
+        found = cell.number()
+        return int(found) if found.denominator == 1 else float(found)
+    return tuple(_row(c) for c in cell.cells())
+
+
+def _pairs(path: Path, cell: Cell) -> tuple[tuple[float, int], ...]:
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+        rows = list(csv.DictReader(io.StringIO(text)))
+        return tuple((float(row["run_time_s"]), int(row["num_gpus"])) for row in rows)
+    except (OSError, EOFError, UnicodeDecodeError) as why:
+        raise cell.wrong(f"cannot be read: {why}.") from None
+    except (KeyError, ValueError, TypeError):
+        raise cell.wrong("needs columns run_time_s (seconds) and num_gpus in every row.") from None

@@ -98,6 +98,12 @@ def test_the_hole_beside_a_share_that_costs_a_whole_card_is_worth_nothing() -> N
     assert values[190] == 0 and values[540] == pytest.approx(0.5) and values[810] == pytest.approx(1)
 
 
+def test_a_hole_is_worth_the_best_set_of_shares_it_holds() -> None:
+    values = share_values({470: 9.0, 310: 9.0, 810: 1.0})
+    assert values[780] == pytest.approx(values[470] + values[310])
+    assert values[780] > max(values[470], values[310])
+
+
 def test_one_size_is_worth_its_part_of_a_card() -> None:
     assert share_values({300: 7.0})[300] == pytest.approx(1 / 3)
 

@@ -265,6 +265,8 @@ def _moves(snapshot: Snapshot, plan: Plan, policy: SchedulingPolicy) -> list[str
             same_model = nodes[place.node].model == nodes[before.node].model
             if before.node != source or not same_model or _what(before) != _what(place):
                 wrong.append(f"{move.job} is moved to something else: {before} -> {place}")
+        if any(_same_spot(old[p.rank], p) for p in move.places):
+            wrong.append(f"{move.job} is moved to where it is")
         if (
             run.job.kind == "inference"
             or snapshot.at - (run.last_checkpoint_at or run.started_at) > policy.fresh_checkpoint
@@ -287,3 +289,7 @@ def _everyone_answered(snapshot: Snapshot, plan: Plan) -> list[str]:
     if placed & set(waiting) or [w.position for w in plan.waiting] != list(range(1, len(waiting) + 1)):
         wrong.append("the line is not in order")
     return wrong + [f"{w.job} has no detail" for w in plan.waiting if not w.detail]
+
+
+def _same_spot(old: PodPlace, new: PodPlace) -> bool:
+    return (old.node, old.gpus, old.slices, old.shares) == (new.node, new.gpus, new.slices, new.shares)

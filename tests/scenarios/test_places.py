@@ -51,6 +51,28 @@ WHOLE = {
     ),
 }
 
+ASIDE = {
+    "only the pod that is in the way moves, and no card gets a second media engine": Story(
+        [
+            node("n", model="H200-141", gpus=2),
+            running("r", on("n", slices=["0:4g.71gb@0"]), on("n", slices=["1:1g.18gb+me@4"])),
+            pending("p"),
+        ],
+        starts=["p"],
+        moves=["r"],
+    ),
+    "pods that step aside are named with the nodes they stand on": Story(
+        [
+            *(node(f"n{i}", model="A100-40", gpus=1) for i in (1, 2, 3)),
+            running("r", on("n1", slices=["0:1g.5gb@0"]), on("n1", slices=["0:1g.10gb@2"]), on("n2", slices=["0:1g.5gb@0"])),
+            running("fixed", on("n3", slices=["0:1g.5gb@0"]), preemptible=False),
+            pending("p", pods(2, profile="4g.20gb")),
+        ],
+        starts=["p"],
+        moves=["r"],
+    ),
+}  # fmt: skip
+
 MIXED = {
     "a gang never stands on two GPU models by itself": Story(
         [node("h", gpus=2), node("a", model="A100-80", gpus=2), pending("p", pods(3, gpus=1))],
@@ -276,6 +298,11 @@ NEAR = {
 
 @pytest.mark.parametrize("story", WHOLE.values(), ids=WHOLE)
 def test_whole_gpus(story: Story) -> None:
+    tell(story)
+
+
+@pytest.mark.parametrize("story", ASIDE.values(), ids=ASIDE)
+def test_stepping_aside(story: Story) -> None:
     tell(story)
 
 

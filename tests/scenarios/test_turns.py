@@ -133,6 +133,15 @@ FAIR = {
     ),
 }
 
+CHAIN = [
+    *nodes(1, gpus=8),
+    queue("a", 2), queue("a-low", parent="a"),
+    queue("c", 6), queue("c-due", 6, parent="c"), queue("c-low", parent="c"),
+    *(running(f"a{i}", on("n0", i), queue="a-low", priority=10) for i in range(4)),
+    *(running(f"c{i}", on("n0", 4 + i), queue="c-low", priority=1) for i in range(4)),
+]  # fmt: skip
+"""Team a borrows two beyond what it deserves; team c, with its own low work, is still within."""
+
 TAKING_BACK = {
     "priority does not protect what was borrowed": Story(
         [
@@ -198,6 +207,22 @@ TAKING_BACK = {
         ],
         starts=["p"],
         stops=["old"],
+    ),
+    "what another team borrowed goes before the own team's low work, which would only take it back": Story(
+        [*CHAIN, pending("due", pods(gpus=1), queue="c-due")], starts=["due"], stops=["a0"]
+    ),
+    "who was refused before something was given back is asked again": Story(
+        [
+            node("n0", gpus=2),
+            node("n1"),
+            queue("top", limit=6),
+            *(queue(name, parent="top") for name in ("x", "y", "z")),
+            running("r0", on("n0", 0, 1), queue="y"),
+            running("r1", on("n1", 0), on("n1", 4), on("n1", 6), queue="z", hours=1),
+            pending("p1", pods(gpus=2), queue="z", priority=100),
+            pending("p6", pods(gpus=2), queue="x", age=9 * HOUR),
+        ],
+        starts=["p1", "p6"],
     ),
     "training never stops a service": Story(
         [

@@ -78,7 +78,7 @@ def read_pending(cell: Cell, levels: tuple[str, ...], at: datetime, points: Poin
             models=fields.get("models", lambda c: tuple(read_model(m).name for m in c.cells()), ()),
             mix_models=fields.get("mix_models", Cell.boolean, False),
             needs=fields.get("needs", _needs, Needs()),
-            capacity=fields.get("capacity", lambda c: tuple(v.choice(CapacityType) for v in c.cells()), ()),
+            capacity=fields.get("capacity", lambda c: tuple(sorted({v.choice(CapacityType) for v in c.cells()})), ()),
             topology=fields.get("topology", lambda c: _topology(c, levels), TopologyWish()),
         )
     )

@@ -20,8 +20,8 @@ class Card(NamedTuple):
     free: tuple[MigInstance, ...] = ()
     shares: tuple[tuple[str, int, int], ...] = ()
     """(job, thousandths, MiB)"""
-    held: tuple[tuple[str, int], ...] = ()
-    """(holder, cells that may not be cut)"""
+    held: tuple[tuple[str, int, str], ...] = ()
+    """(holder, cells that may not be cut, profile of the instance that is still there)"""
     taken: int = 0
     """Cells used or held."""
 
@@ -74,9 +74,10 @@ def without_share(card: Card, job: str, share: ShareOn) -> Card:
     return card._replace(shares=tuple(shares))
 
 
-def with_hold(card: Card, holder: str, mask: int) -> Card:
+def with_hold(card: Card, table: Geometry, holder: str, instance: MigInstance) -> Card:
     """Cells nobody may cut, for a reservation or for work that is just leaving them."""
-    return card._replace(held=(*card.held, (holder, mask)), taken=card.taken | mask)
+    mask = table.mask(instance)
+    return card._replace(held=(*card.held, (holder, mask, instance.profile)), taken=card.taken | mask)
 
 
 def without_hold(card: Card, table: Geometry, holder: str) -> Card:
@@ -91,6 +92,6 @@ def without_hold(card: Card, table: Geometry, holder: str) -> Card:
 
 def _taken(card: Card, table: Geometry) -> int:
     found = table.masks(instance for instance, _ in card.used)
-    for _, mask in card.held:
+    for _, mask, _ in card.held:
         found |= mask
     return found

@@ -76,7 +76,8 @@ def _serves(instance: MigInstance, suitable: tuple[MigProfile, ...]) -> bool:
 
 
 def _count(card: Card, profile: MigProfile) -> int:
-    return sum(1 for instance, _ in card.used if instance.profile == profile.name)
+    held = sum(1 for *_, name in card.held if name == profile.name)
+    return held + sum(1 for instance, _ in card.used if instance.profile == profile.name)
 
 
 def share_memory(demand: Share, model: GpuModel) -> int:

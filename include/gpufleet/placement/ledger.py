@@ -249,7 +249,7 @@ class Ledger:
         for piece in place.slices:
             card = book.cards[piece.gpu]
             if card.whole is None and not card.shares:
-                self._set(book, piece.gpu, cards.with_hold(card, holder, book.table.mask(piece.instance)))
+                self._set(book, piece.gpu, cards.with_hold(card, book.table, holder, piece.instance))
         for share in place.shares:
             card = book.cards[share.gpu]
             if card.whole is None and not card.taken:

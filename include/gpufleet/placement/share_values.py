@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 CARD: Final = 1000
 MOST_ROUNDS: Final = 500
+FEWEST_SHARES: Final = 100
 ENOUGH: Final = 1e-9
 
 
@@ -41,9 +42,11 @@ def _values(shares: tuple[tuple[int, float], ...]) -> NDArray[np.float64]:
 
 
 def _weights(sizes: Sequence[int], demand: Sequence[float]) -> list[float]:
-    """The duals. One size alone needs no program."""
+    """The duals. One size alone needs no program; a few shares tell no mix, and are not worth its half second."""
     if len(sizes) == 1:
         return [1 / (CARD // sizes[0])]
+    if sum(demand) < FEWEST_SHARES:
+        return [0.0] * len(sizes)
     from scipy.optimize import linprog  # heavy, and only fleets with several share sizes need it
 
     need = np.array(demand) / sum(demand)

@@ -15,13 +15,13 @@ import numpy as np
 from gpufleet.model.hardware import NodeState
 from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import Pending, PodPlace
-from gpufleet.model.workload import Whole
 from gpufleet.placement.ledger import NodeBook
 from gpufleet.placement.pool import Pool, book_rows, pool_of
 from gpufleet.placement.potential import Ints
+from gpufleet.scheduling.aside import Mover, lift, step_aside
 from gpufleet.scheduling.ever import whole_gpus
 from gpufleet.scheduling.lost import MICROSECOND, gpu_hours, lost_work
-from gpufleet.scheduling.moving import is_movable, new_places, pods_left_to_move
+from gpufleet.scheduling.moving import is_movable, pods_left_to_move
 from gpufleet.scheduling.regions import Freeable, Source, freed_by, regions
 from gpufleet.scheduling.session import Session
 from gpufleet.scheduling.victims import ENOUGH
@@ -31,19 +31,6 @@ EXACT = 12
 """Up to so many movers on a node every single one and every pair is tried before the greedy way."""
 MANY = 64
 """More movers for one job are never considered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mover:
-    """Pods of one job that would leave a region."""
-
-    job: str
-    places: tuple[PodPlace, ...]
-    lost: int
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        return self.lost, len(self.places), self.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +74,6 @@ def _has_room_in_all(session: Session, pending: Pending) -> bool:
         grains = session.grains(job, model, job.least_pods)
         if not session.quota_allows(job, model, grains):
             continue
-        if not all(isinstance(s.demand, Whole) for s in job.pod_sets):
-            return True
         if int(pool_of(session.ledger, session.topology, names).column("pieces", lambda: _pieces).sum()) >= grains:
             return True
     return False
@@ -138,7 +123,7 @@ class Movable:
         session, found = self._session, []
         for name, places in self._on(node):
             lost = lost_work(session, session.running[name], places)
-            found.append(Freeable(lost, (0, 0.0, name), sum(freed_by(session, p) for p in places if p.node == node)))
+            found.append(Freeable(lost, (0, 0, 0.0, name), sum(freed_by(session, p) for p in places if p.node == node)))
         return found
 
     def movers(self, nodes: Sequence[str]) -> list[Mover]:
@@ -216,61 +201,30 @@ def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: 
 
 def _fits_without(session: Session, pending: Pending, gone: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
     mark = session.mark()
-    _lift(session, gone)
+    lift(session, gone)
     found = session.fits(pending, nodes)
     session.rollback(mark)
     return found
 
 
-def _lift(session: Session, movers: Sequence[Mover]) -> None:
-    for mover in movers:
-        session.take_away(mover.job, [p.rank for p in mover.places])
-
-
 def _works(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
     mark = session.mark()
-    found = _attempt(session, pending, movers, nodes)
+    found = step_aside(session, pending, movers, nodes)
     session.rollback(mark)
     return found is not None
 
 
-Moved = dict[str, tuple[PodPlace, ...]]
-
-
-def _attempt(
-    session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
-) -> tuple[tuple[PodPlace, ...], Moved] | None:
-    """Start the job with the movers gone, then find them places that are free now: nobody waits for another mover."""
-    _lift(session, movers)
-    places = session.start(pending, nodes)
-    if places is None:
-        return None
-    for mover in movers:
-        for place in mover.places:
-            session.ledger.hold(place, _holder(mover))
-    moved: Moved = {}
-    for mover in sorted(movers, key=lambda m: (-session.cost(m.places), m.job)):
-        found = new_places(session, mover.job, mover.places)
-        if not found:
-            return None
-        moved[mover.job] = found
-    for mover in movers:
-        session.ledger.lift(_holder(mover), sorted({p.node for p in mover.places}))
-    return places, moved
-
-
-def _holder(mover: Mover) -> str:
-    return f"~{mover.job}"
-
-
 def _carry_out(session: Session, pending: Pending, outcome: Outcome) -> None:
-    found = _attempt(session, pending, outcome.movers, outcome.nodes)
+    found = step_aside(session, pending, outcome.movers, outcome.nodes)
     assert found is not None, "the trial has shown that it works"
     places, moved = found
     for mover in outcome.movers:
-        news = moved[mover.job]
+        old, news = moved[mover.job]
+        if not old:
+            continue
         session.note_moved(mover.job, news)
-        sources = tuple(p.node for p in mover.places)
+        was = {p.rank: p.node for p in old}
+        sources = tuple(was[p.rank] for p in news)
         session.moves.append(Move(mover.job, pending.job.id, news, sources, gpu_hours(mover.lost)))
     session.freed += 1
     session.commit(pending, places)

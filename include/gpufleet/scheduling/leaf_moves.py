@@ -196,6 +196,7 @@ def _carry_out(session: Session, run: Running, names: Sequence[str], movers: Seq
         mover = session.running[step.job]
         session.ledger.lift(f"~{step.job}", sorted({p.node for p in step.places}))
         session.note_moved(step.job, places)
-        sources = tuple(p.node for p in step.places)
+        was = {p.rank: p.node for p in step.places}
+        sources = tuple(was[p.rank] for p in places)
         lost = gpu_hours(lost_work(session, mover, mover.places))
         session.moves.append(Move(step.job, run.job.id, places, sources, lost))

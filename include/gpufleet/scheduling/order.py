@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -42,6 +43,8 @@ class Line:
         self._waiting: dict[str, list[Waiter]] = {}
         for pending in sorted(session.snapshot.pending, key=partial(in_queue, session)):
             self._waiting.setdefault(pending.job.queue, []).append(self._waiter(pending))
+        self._asks = {name: Counter(w.asks for w in waiting) for name, waiting in self._waiting.items()}
+        """By queue, how many wait for the same: who stands better is a question of that alone."""
         self._floor: dict[str, int] = {}
         """By queue: nobody in it stands in a better band than this, until something is given back."""
         self._entered: dict[str, int] = {}
@@ -75,6 +78,7 @@ class Line:
                     heapq.heappush(heap, (now, name))
                     continue
             self._waiting[name].remove(chosen)
+            self._asks[name][chosen.asks] -= 1
             yield chosen.pending
             if self._waiting[name] and freed == self._session.freed:
                 heapq.heappush(heap, self._entry(name))
@@ -96,11 +100,15 @@ class Line:
         band = self._standing(name, head)[0]
         if band <= self._floor.get(name, WITHIN_DESERVED) or head.aged:
             return head
-        better = next((w for w in waiting if self._standing(name, w)[0] < band), None)
-        if better is None:
+        if not any(self._band(name, asks) < band for asks, count in self._asks[name].items() if count):
             self._floor[name] = band
             return head
-        return next(w for w in waiting if w is better or w.aged or self._session.can_start(w.pending))
+        return next(
+            w for w in waiting if self._standing(name, w)[0] < band or w.aged or self._session.can_start(w.pending)
+        )
+
+    def _band(self, name: str, asks: tuple[tuple[str, int], ...]) -> int:
+        return min((self._on_model(name, *ask)[0] for ask in asks), default=BEYOND)
 
     def _key(self, queue: str, waiter: Waiter) -> Key:
         """Smaller is considered earlier."""

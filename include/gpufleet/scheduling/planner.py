@@ -59,6 +59,9 @@ def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tup
         considered.append(pending)
         if not any(action(session, pending) for action in ACTIONS):
             reserve(session, pending)
+    for pending in considered if session.freed else ():  # who was refused before something was given back
+        if pending.job.id not in session.placements:
+            allocate(session, pending)
     move_to_fewer_leaves(session)
     return session, considered
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+
+import numpy as np
 
 from gpufleet.model.hardware import GpuModel, NodeState
 from gpufleet.model.plan import Reason, Unfit, Verdict
@@ -12,48 +12,15 @@ from gpufleet.model.snapshot import Pending
 from gpufleet.model.tenancy import ANY_MODEL
 from gpufleet.model.workload import Job, Share, Slice, Whole
 from gpufleet.placement import Gang, Ledger, place_gang
+from gpufleet.placement.pool import pool_of
+from gpufleet.placement.worth import rooms
 from gpufleet.quota.tree import Bound
 from gpufleet.scheduling.ever import EmptyFleet, whole_gpus
 from gpufleet.scheduling.requests import Shape, relaxed
+from gpufleet.scheduling.reservation import Reservation
 from gpufleet.scheduling.session import Session
+from gpufleet.scheduling.words import BLAME, DEARER, EVERYTHING, REPAIRED, WORDS, Why
 from gpufleet.units import GRAIN, GpuAmount
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """The answer about one waiting job."""
-
-    reason: Reason
-    detail: str
-    unblock: str = ""
-
-
-# What is left out one after another; the first that lets the job fit is to blame.
-BLAME = (
-    Reason.CAPACITY_TYPE,
-    Reason.TOPOLOGY,
-    Reason.UNHEALTHY,
-    Reason.HOST_RESOURCES,
-    Reason.SHARING,
-    Reason.MEMORY,
-)
-EVERYTHING = frozenset(BLAME)
-REPAIRED = "it starts when they are repaired or replaced"
-
-WORDS: Final = {
-    Reason.CAPACITY_TYPE: ("no {} capacity is free, other kinds are", "another capacity type would serve it"),
-    Reason.TOPOLOGY: (
-        "enough is free, but not inside one {}: {}",
-        "as a preference instead of a requirement, {} would not hold it back",
-    ),
-    Reason.UNHEALTHY: ("the GPUs it would fit on are unhealthy or their nodes take no new work", REPAIRED),
-    Reason.HOST_RESOURCES: (
-        "GPUs are free, but the CPU or memory of their hosts is used up",
-        "less cpu or memory_gib per pod would let it fit",
-    ),
-    Reason.SHARING: ("only nodes that offer no shares have room", "a slice or a whole GPU would fit there"),
-    Reason.MEMORY: ("parts of cards are free, but too little of their memory", "less memory would fit"),
-}
 
 
 class Doctor:
@@ -105,9 +72,22 @@ class Doctor:
             return found
         if found := self._broken(pending):
             return found
+        if own := self._own_reservation(pending):
+            return self._without_hold(pending, own)
         if shape not in self._known:
             self._known[shape] = self._place(pending)
         return self._known[shape]
+
+    def _own_reservation(self, pending: Pending) -> Reservation | None:
+        return next((r for r in self.session.reservations.values() if r.job == pending.job.id), None)
+
+    def _without_hold(self, pending: Pending, own: Reservation) -> Why:
+        """What is kept for the job itself is free to it."""
+        mark = self.session.mark()
+        self.session.ledger.lift(own.holder, own.nodes)
+        found = self._place(pending)
+        self.session.rollback(mark)
+        return found
 
     def _bound(self, pending: Pending) -> Why | None:
         """What the quota says; equal requests of one queue share the answer."""
@@ -156,7 +136,7 @@ class Doctor:
         return Why(
             Reason.OVER_LIMIT,
             f"queue {bound.queue} may use {limit} {of}, it uses {now} and this job asks {asked}",
-            f"a limit of {now + asked} {of} for queue {bound.queue} would allow it",
+            f"the limit of queue {bound.queue} must be {now + asked} {of} or more",
         )
 
     def _over_guarantee(self, job: Job, asked: GpuAmount) -> Why:
@@ -178,6 +158,8 @@ class Doctor:
                 f"{head} has waited longer and the free GPUs are reserved for it",
                 f"it starts after {head}, or before if it declares a runtime that ends in time",
             )
+        if self._fits(pending, frozenset()):  # the smallest slice that would do is within its quota, the free one not
+            return Why(Reason.OVER_LIMIT, *DEARER)
         if self._fits(pending, EVERYTHING):
             for reason in BLAME:
                 if self._fits(pending, frozenset({reason})):
@@ -222,16 +204,18 @@ class Doctor:
         return Why(reason, *WORDS[reason])
 
     def _best_domain(self, pending: Pending) -> str:
-        """The most free GPUs any domain of the required level has."""
+        """What the best domain of the required level has."""
         session, job = self.session, pending.job
         depth = session.topology.depth[job.topology.required or "cluster"]
-        nodes = [name for names in session.eligible(pending).values() for name in names]
-        free = [
-            sum(len(session.ledger.books[n].free) for n in domain)
-            for domain in session.topology.split(nodes, depth).values()
-        ]
-        need = whole_gpus(job)
-        return f"the best has {max(free, default=0)} free GPUs, {need} are needed"
+        free, most, need = 0, 0, 0
+        for model, names in session.eligible(pending).items():
+            need = session.grains(job, model, job.least_pods)
+            pool = pool_of(session.ledger, session.topology, names)
+            pods = [np.minimum(pool.by_domain(depth, rooms(pool, s)), s.count) for s in job.pod_sets]
+            free = max(free, int(pool.by_domain(depth, pool.now.free).max(initial=0)))
+            most = max(most, int(np.add.reduce(pods).max(initial=0)))
+        held = f"the best has {free} free GPUs and holds {most} of {job.least_pods} pods"
+        return f"{held}, {GpuAmount(need)} GPUs are needed"
 
     # ------------------------------------------------------------ not enough, or in pieces
 
@@ -250,7 +234,7 @@ class Doctor:
         return Why(
             Reason.NOT_ENOUGH,
             f"{GpuAmount(need)} GPUs are needed, {GpuAmount(free)} are free",
-            f"{GpuAmount(need - free)} more {model} would place it",
+            f"at least {GpuAmount(need - free)} more {model} must be free",
         )
 
     def _free(self, job: Job, names: list[str]) -> int:
@@ -274,12 +258,12 @@ class Doctor:
             return Why(
                 Reason.FRAGMENTED,
                 f"{GpuAmount(free)} GPUs are free in all, at most {largest} on one node; a pod needs {pod} together",
-                f"a node with {pod} free {model} would place it",
+                f"a node must have {pod} free {model}",
             )
         return Why(
             Reason.FRAGMENTED,
             f"{GpuAmount(free)} GPUs are free in pieces, no piece is large enough",
-            f"one more free {model} would place it",
+            f"one {model} must be free of other work",
         )
 
 

@@ -16,8 +16,9 @@ from gpufleet.units import GRAIN
 MOST_PER_LEVEL, MOST = 6, 10
 """Regions tried. Chosen by feeling: enough that estimate and truth seldom part, few enough to stay quick."""
 
-Tie = tuple[int, float, str]
-"""Of equal lost work: lower priority, later start, name."""
+Tie = tuple[int, int, float, str]
+"""Of equal lost work: what its whole branch of queues borrowed before what is only lent inside one; then lower
+priority, later start, name."""
 
 
 class Freeable(NamedTuple):

@@ -48,7 +48,9 @@ class Units:
     __slots__ = ("freeable", "places", "units")
 
     def __init__(self, session: Session, run: Running, places: tuple[PodPlace, ...]) -> None:
-        tie: Tie = (run.job.priority, -run.started_at.timestamp(), run.job.id)
+        queue, model = run.job.queue, session.model_of(run.job.id)
+        at_home = session.rights.is_within_any((session.tree.top.get(queue, queue),), model)
+        tie: Tie = (int(at_home), run.job.priority, -run.started_at.timestamp(), run.job.id)
         self.places = places
         self.units = [Unit(run.job.id, None, lost_work(session, run, places), tie)]
         if len(places) > run.job.least_pods:

@@ -25,7 +25,7 @@ ASKS = (
     (Ask(150, 2.0, 4.0, is_share=True), 5.0),
     (Ask(0, 8.0, 16.0), 10.0),
 )
-MIX = Mix(ASKS)
+MIX = Mix(tuple((ask, 10 * count) for ask, count in ASKS))
 
 
 def slow_phi(free: list[int], cpu: float, memory: float) -> float:
@@ -94,12 +94,12 @@ def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], 
 
 
 def test_the_hole_beside_a_share_that_costs_a_whole_card_is_worth_nothing() -> None:
-    values = share_values({810: 15.0, 460: 20.0, 150: 5.0})
+    values = share_values({810: 150.0, 460: 200.0, 150: 50.0})
     assert values[190] == 0 and values[540] == pytest.approx(0.5) and values[810] == pytest.approx(1)
 
 
 def test_a_hole_is_worth_the_best_set_of_shares_it_holds() -> None:
-    values = share_values({470: 9.0, 310: 9.0, 810: 1.0})
+    values = share_values({470: 90.0, 310: 90.0, 810: 10.0})
     assert values[780] == pytest.approx(values[470] + values[310])
     assert values[780] > max(values[470], values[310])
 
@@ -109,7 +109,7 @@ def test_one_size_is_worth_its_part_of_a_card() -> None:
 
 
 def test_no_set_of_shares_on_one_card_is_worth_more_than_the_card() -> None:
-    sizes = {50: 3.0, 110: 1.0, 160: 2.0, 220: 4.0, 320: 2.0, 470: 9.0, 550: 1.0, 650: 3.0, 810: 12.0}
+    sizes = {50: 30.0, 110: 10.0, 160: 20.0, 220: 40.0, 320: 20.0, 470: 90.0, 550: 10.0, 650: 30.0, 810: 120.0}
     values = share_values(sizes)
     best = [0.0] * 1001
     for room in range(1001):
@@ -124,3 +124,7 @@ def test_few_pods_tell_nothing_and_the_prior_stands() -> None:
 
 def test_slices_are_weighed_on_their_own_grid() -> None:
     assert mix_of([pods(100, profile="1g.10gb")]) is PRIOR
+
+
+def test_a_few_shares_tell_no_mix() -> None:
+    assert share_values({470: 5.0, 310: 4.0})[999] == 0

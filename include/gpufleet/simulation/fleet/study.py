@@ -23,11 +23,16 @@ DEFINITIONS: Final = {
     "kube-default": "one pod at a time, whole GPUs, most free node first (LeastAllocated on cpu and memory asked in proportion)"
     ", random ties, later pods may overtake, partial gangs hold; release: they give back after so long",
     "binpack": "the same with the fullest node that fits first (MostAllocated)",
-    "gpufleet": "the product's own pass: gangs whole, no reservations, leaf moves at slowdown 1.1, saves fresh for an hour",
+    "gpufleet": "the product's own pass: gangs whole, no reservations, leaf moves at slowdown 1.1, net gain over 4 h",
 }
 # Declared runtimes are loose upper bounds: a reservation would drain GPUs for hours. What a fleet for throughput would set.
 THROUGHPUT: Final = SchedulingPolicy(
-    ageing_bound=timedelta(hours=72), reserve=False, leaf_slowdown=1.1, fresh_checkpoint=timedelta(hours=1)
+    ageing_bound=timedelta(hours=72),
+    reserve=False,
+    leaf_slowdown=1.1,
+    fresh_checkpoint=timedelta(hours=1),
+    net_gain_horizon=timedelta(hours=4),
+    net_gain_seniority=False,
 )
 T95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t, two-sided 95 %, for 1 to 10 degrees of freedom; 1.96 beyond."""

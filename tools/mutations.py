@@ -80,9 +80,9 @@ RULES = (
     ),
     Broken(
         "who has not saved lately does not move",
-        "scheduling/moving.py",
-        "return session.since_save(run) <= session.policy.fresh_checkpoint and run.job.id not in session.moved",
-        "return run.job.id not in session.moved",
+        "scheduling/roster.py",
+        "if run.job.kind is not Kind.INFERENCE and now - (run.last_checkpoint_at or run.started_at) <= fresh:",
+        "if run.job.kind is not Kind.INFERENCE:",
     ),
     Broken(
         "backfill ends before the reserved start",

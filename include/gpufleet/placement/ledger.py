@@ -40,12 +40,13 @@ class NodeBook:
         "spare_mib",
         "table",
         "usable",
+        "version",
     )
 
     def __init__(self, node: Node, number: int, *, every_device: bool) -> None:
         if len(node.devices) > MOST_GPUS:
             raise Invalid(f"{node.name} has {len(node.devices)} GPUs, more than the {MOST_GPUS} of any machine.")
-        self.node, self.number = node, number
+        self.node, self.number, self.version = node, number, 0
         self.table: Geometry = geometry(node.model)
         devices = {d.index: d for d in node.devices}
         every = range(max(devices, default=-1) + 1)
@@ -194,6 +195,7 @@ class Ledger:
 
     def _changed(self, book: NodeBook, indices: Iterable[int]) -> None:
         book.touch(indices)
+        book.version += 1
         self.touched.append(book.number)
 
     def _set(self, book: NodeBook, index: int, card: Card) -> None:

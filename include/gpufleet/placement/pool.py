@@ -84,6 +84,7 @@ class Pool:
         """What never changes about the rows, for whoever wants to remember it."""
         self._domains: dict[int, Domains] = {}
         self._seen = len(ledger.touched)
+        self._versions = [book.version for book in self.books]
         self._phi: Floats | None = None
         self._phi_seen = self._arrays_seen = 0
         self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
@@ -97,7 +98,12 @@ class Pool:
         touched = self.ledger.touched
         if self._seen == len(touched):
             return
-        rows = {row for number in touched[self._seen :] if (row := self._row.get(number)) is not None}
+        if len(touched) - self._seen > len(self.books):  # a small pool looks at its books, not at everybody's changes
+            rows = {row for row, book in enumerate(self.books) if book.version != self._versions[row]}
+        else:
+            rows = {row for number in touched[self._seen :] if (row := self._row.get(number)) is not None}
+        for row in rows:
+            self._versions[row] = self.books[row].version
         self._seen = len(touched)
         self.changes.extend(rows)
 

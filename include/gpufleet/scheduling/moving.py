@@ -18,10 +18,8 @@ def pods_left_to_move(session: Session) -> int:
 
 def is_movable(session: Session, run: Running) -> bool:
     """Preemptible, no service, whole, not moved yet in this pass, past its queue's min_runtime, with a fresh save."""
-    sort = session.roster.sort_of.get(run.job.id)  # who may be stopped
-    if sort is None or sort.service or len(session.held[run.job.id]) != len(run.places):
-        return False
-    return session.since_save(run) <= session.policy.fresh_checkpoint and run.job.id not in session.moved
+    job = run.job.id
+    return job in session.roster.settled and len(session.held[job]) == len(run.places) and job not in session.moved
 
 
 def new_places(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from gpufleet.model.snapshot import Running
@@ -24,7 +24,12 @@ class Roster:
     """`model_of` tells the GPU model of a running job."""
 
     def __init__(
-        self, running: Mapping[str, Running], queues: Mapping[str, Queue], now: datetime, model_of: Mapping[str, str]
+        self,
+        running: Mapping[str, Running],
+        queues: Mapping[str, Queue],
+        model_of: Mapping[str, str],
+        now: datetime,
+        fresh: timedelta,
     ) -> None:
         self.sort_of: dict[str, Sort] = {}
         self.first: dict[Sort, Running] = {}
@@ -37,6 +42,8 @@ class Roster:
         """By queue, the lowest priority that may be stopped."""
         self.protected: set[str] = set()
         """Jobs still inside the time their queue promises to every start."""
+        self.settled: set[str] = set()
+        """Jobs that could move at all: who may be stopped, is no service, and has saved lately (`fresh`)."""
         for name, run in running.items():
             for node in dict.fromkeys(p.node for p in run.places):
                 self.on.setdefault(node, []).append(name)
@@ -45,6 +52,8 @@ class Roster:
                 self.protected.add(name)
             elif run.job.preemptible:
                 self._enter(run, model_of[name])
+                if run.job.kind is not Kind.INFERENCE and now - (run.last_checkpoint_at or run.started_at) <= fresh:
+                    self.settled.add(name)
 
     def _enter(self, run: Running, model: str) -> None:
         job = run.job

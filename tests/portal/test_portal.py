@@ -178,7 +178,7 @@ def test_memory_asked_and_measured_is_there_for_scripts(fleet: Played, url: str)
 
 @pytest.mark.browser
 def test_who_asked_for_too_much_memory_is_listed_and_told(fleet: Played, page: Any, url: str) -> None:
-    job = fleet.submit(name="roomy", memory_gib=30, command=USES)
+    job = fleet.submit(name="roomy", memory_gib=30, workload=NET, command=USES)
     fleet.until(job, "succeeded")
     page.click("text=memory asked and used")
     row = page.locator("#memory tbody tr", has_text=job)

@@ -51,6 +51,12 @@ WHOLE = {
     ),
 }
 
+ENGINES = {
+    "slices with a media engine go one to a card before large ones fill the cards": Story(
+        [node(gpus=3), pending("p", pods(3, profile="1g.10gb+me"), pods(2, profile="3g.40gb"))], starts=["p"]
+    ),
+}
+
 ASIDE = {
     "only the pod that is in the way moves, and no card gets a second media engine": Story(
         [
@@ -298,6 +304,11 @@ NEAR = {
 
 @pytest.mark.parametrize("story", WHOLE.values(), ids=WHOLE)
 def test_whole_gpus(story: Story) -> None:
+    tell(story)
+
+
+@pytest.mark.parametrize("story", ENGINES.values(), ids=ENGINES)
+def test_media_engines(story: Story) -> None:
     tell(story)
 
 

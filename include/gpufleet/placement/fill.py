@@ -27,18 +27,29 @@ class NoRoom(Exception):
 
 def fill(pool: Pool, wanted: Wanted, job: Job) -> list[PodPlace]:
     """Places for all wanted pods on the pool's nodes; raises NoRoom (the caller rolls back)."""
-    ledger = pool.ledger
-    mark = ledger.mark()
+    ledger, mark = pool.ledger, pool.ledger.mark()
+    largest_first = sorted(wanted, key=lambda w: _largest_first(w[1].demand, w[0]))
     try:
-        places: list[PodPlace] = []
-        for index, pod_set, count in sorted(wanted, key=lambda w: _largest_first(w[1].demand, w[0])):
-            places += _way(pod_set, count, job)(pool, (index, pod_set, count), job)
-        return places
+        return _in_order(pool, largest_first, job)
     except NoRoom:
-        if len(wanted) == 1 or job.topology.spread or not all(isinstance(s.demand, Whole) for _, s, _ in wanted):
+        if len(wanted) == 1 or job.topology.spread:
             raise
         ledger.rollback(mark)
+    if all(isinstance(s.demand, Whole) for _, s, _ in wanted):
         return _fill_exactly(pool, wanted, job)
+    # What a card takes only one of (a media engine) must spread over cards before large slices fill them.
+    return _in_order(pool, sorted(largest_first, key=lambda w: "+" not in (_profile(w[1].demand) or "")), job)
+
+
+def _profile(demand: Demand) -> str | None:
+    return demand.profile if isinstance(demand, Slice) else None
+
+
+def _in_order(pool: Pool, wanted: Wanted, job: Job) -> list[PodPlace]:
+    places: list[PodPlace] = []
+    for index, pod_set, count in wanted:
+        places += _way(pod_set, count, job)(pool, (index, pod_set, count), job)
+    return places
 
 
 Way = Callable[[Pool, tuple[int, PodSet, int], Job], list[PodPlace]]

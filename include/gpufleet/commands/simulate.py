@@ -10,8 +10,10 @@ from random import Random
 from typing import Any, Final
 
 from gpufleet.errors import Invalid
+from gpufleet.formats.fleet_spec import load_spec
 from gpufleet.simulation.fleet.metrics import Result, quantile
 from gpufleet.simulation.fleet.study import DEFINITIONS, mean_of
+from gpufleet.simulation.fleet.study import study as study_fleet
 from gpufleet.simulation.openb.fgd import Fgd
 from gpufleet.simulation.openb.replay import OURS, Curve
 from gpufleet.simulation.openb.rules import BestFit, Chance, DotProduct, GpuClustering, GpuPacking
@@ -107,9 +109,6 @@ def _lines(found: Study) -> list[str]:
 
 def fleet(spec: Path, policy: str, *, seeds: int = 10, as_json: bool = False) -> int:
     """Simulate a fleet over several seeds."""
-    from gpufleet.formats.fleet_spec import load_spec
-    from gpufleet.simulation.fleet.study import study as study_fleet
-
     if seeds < 1:
         raise Invalid("--seeds is at least 1.")
     asked, shown = load_spec(spec), [-1.0]

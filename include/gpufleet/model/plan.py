@@ -97,8 +97,9 @@ class Repartition:
     def seconds(self) -> float:
         """About how long the GPU (by the MIG manager: every GPU of the node) cannot start anything.
 
-        Creating an instance takes a quarter of a second, destroying one a second (dra-driver-nvidia-gpu's own figures);
-        the MIG manager restarts the device plugin and waits for it, two minutes are usual.
+        Assumed, not measured: a quarter of a second to create an instance (what MIGBench models), a second to destroy
+        one (the order of magnitude that dra-driver-nvidia-gpu states), two minutes for the MIG manager, which stops
+        the device plugin and waits for it.
         """
         return len(self.create) * 0.25 + len(self.destroy) * 1.0 if self.by is MigRemake.SLICE else 120.0
 

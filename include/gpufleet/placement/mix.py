@@ -47,8 +47,8 @@ class Mix:
         return found
 
 
-# A prior that overrates large pods costs next to nothing, one that underrates them ruins fleets of large pods
-# (docs/placement.md, section 1). Cores and GiB per GPU as in the same place.
+# Heavy in large pods, for a prior that underrates them breaks idle nodes too early (docs/placement.md, section 1).
+# Cores and GiB per GPU are those of a common training node.
 PRIOR: Final = Mix(tuple((Ask(1000 * n, 12.0 * n, 48.0 * n), count) for n, count in ((1, 4), (2, 2), (4, 2), (8, 2))))
 
 

@@ -117,7 +117,7 @@ def worths(pool: Pool, pod_set: PodSet, job: Job) -> Ints:
 
 
 def _tie(pool: Pool, rows: Ints) -> Ints:
-    """Of equal places the one on the emptier-handed node, in the fuller domain, first in the topology."""
+    """Of equal places the one on the node with fewer free cards, in the fuller domain, first in the topology."""
     leaf_free = pool.now.leaf_free[pool.leaf[rows]]
     found: Ints = ((pool.now.free[rows] << 24) + leaf_free << 24) + pool.order[rows]
     return found

@@ -13,15 +13,14 @@ from itertools import combinations
 import numpy as np
 
 from gpufleet.model.hardware import NodeState
-from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.placement.ledger import NodeBook
 from gpufleet.placement.pool import Pool, book_rows, pool_of
 from gpufleet.placement.potential import Ints
 from gpufleet.scheduling.aside import Mover, lift, step_aside
 from gpufleet.scheduling.ever import whole_gpus
-from gpufleet.scheduling.lost import MICROSECOND, gpu_hours, lost_work
-from gpufleet.scheduling.moving import is_movable, pods_left_to_move
+from gpufleet.scheduling.lost import MICROSECOND, lost_work
+from gpufleet.scheduling.moving import is_movable, note_move, pods_left_to_move
 from gpufleet.scheduling.regions import Freeable, Source, freed_by, regions
 from gpufleet.scheduling.session import Session
 from gpufleet.scheduling.victims import ENOUGH
@@ -220,11 +219,7 @@ def _carry_out(session: Session, pending: Pending, outcome: Outcome) -> None:
     places, moved = found
     for mover in outcome.movers:
         old, news = moved[mover.job]
-        if not old:
-            continue
-        session.note_moved(mover.job, news)
-        was = {p.rank: p.node for p in old}
-        sources = tuple(was[p.rank] for p in news)
-        session.moves.append(Move(mover.job, pending.job.id, news, sources, gpu_hours(mover.lost)))
+        if old:
+            note_move(session, mover.job, pending.job.id, old, news, mover.lost)
     session.freed += 1
     session.commit(pending, places)

@@ -14,10 +14,9 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Final
 
-from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import PodPlace, Running
-from gpufleet.scheduling.lost import MICROSECOND, gpu_hours, lost_work
-from gpufleet.scheduling.moving import is_movable, new_places, pods_left_to_move
+from gpufleet.scheduling.lost import MICROSECOND, lost_work
+from gpufleet.scheduling.moving import is_movable, new_places, note_move, pods_left_to_move
 from gpufleet.scheduling.session import Session, overlap
 
 SETTLED: Final = timedelta(minutes=30)
@@ -159,7 +158,7 @@ def _attempt(session: Session, run: Running, names: Sequence[str], movers: Seque
     for mover in gone:
         _hold(session, mover.job, mover.places)
     for mover in sorted(gone, key=lambda s: (-session.cost(s.places), s.job)):
-        others = new_places(session, mover.job, mover.places, list(session.nodes))
+        others = new_places(session, mover.job, mover.places)
         if not others:
             return []
         found.append((mover, others))
@@ -195,8 +194,5 @@ def _carry_out(session: Session, run: Running, names: Sequence[str], movers: Seq
     for step, places in _attempt(session, run, names, movers):
         mover = session.running[step.job]
         session.ledger.lift(f"~{step.job}", sorted({p.node for p in step.places}))
-        session.note_moved(step.job, places)
-        was = {p.rank: p.node for p in step.places}
-        sources = tuple(was[p.rank] for p in places)
-        lost = gpu_hours(lost_work(session, mover, mover.places))
-        session.moves.append(Move(step.job, run.job.id, places, sources, lost))
+        lost = lost_work(session, mover, mover.places)
+        note_move(session, step.job, run.job.id, step.places, places, lost)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpufleet.model.plan import Move
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Demand, PodSet, Share, Slice, TopologyWish, Whole
 from gpufleet.placement import Gang, place_gang
+from gpufleet.scheduling.lost import gpu_hours
 from gpufleet.scheduling.session import Session
 
 
@@ -42,6 +44,15 @@ def new_places(
         return ()
     old = [place for pods in kinds.values() for place in pods]
     return tuple(replace(new, pod_set=before.pod_set, rank=before.rank) for new, before in zip(found, old, strict=True))
+
+
+def note_move(
+    session: Session, job: str, for_job: str, old: Sequence[PodPlace], new: Sequence[PodPlace], lost: int
+) -> None:
+    """Write down that these pods, which have left `old`, go to `new`; the ledger knows already."""
+    session.note_moved(job, new)
+    was = {p.rank: p.node for p in old}
+    session.moves.append(Move(job, for_job, tuple(new), tuple(was[p.rank] for p in new), gpu_hours(lost)))
 
 
 def _alike(places: Sequence[PodPlace]) -> Mapping[tuple[Demand, float | None, int | None], list[PodPlace]]:

@@ -12,11 +12,11 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final
 
-from gpufleet.model.plan import Eviction
 from gpufleet.model.snapshot import Pending, PodPlace, Running
 from gpufleet.model.workload import Kind, Whole
-from gpufleet.scheduling.lost import MICROSECOND, gpu_hours, lost_work
+from gpufleet.scheduling.lost import MICROSECOND, lost_work
 from gpufleet.scheduling.session import Session
+from gpufleet.scheduling.victims import eviction
 from gpufleet.units import GRAIN
 
 BIG: Final = 8
@@ -218,24 +218,17 @@ def _needed(
     session: Session, pending: Pending, taken: dict[str, tuple[PodPlace, ...]], nodes: dict[str, list[str]]
 ) -> tuple[str, ...]:
     """Whom it takes for the gang to fit; empty when all together do not help. The dearest are put back first."""
-    if not _fits(session, pending, nodes):
+    if not session.fits(pending, nodes):
         return ()
     kept = dict(taken)
     for job in sorted(taken, key=lambda j: (-_cost(session, session.running[j], taken[j]), j)):
         mark = session.mark()
         session.give_back(job, taken[job])
-        if len(kept) > 1 and _fits(session, pending, nodes):
+        if len(kept) > 1 and session.fits(pending, nodes):
             del kept[job]
         else:
             session.rollback(mark)
     return tuple(sorted(kept))
-
-
-def _fits(session: Session, pending: Pending, nodes: dict[str, list[str]]) -> bool:
-    mark = session.mark()
-    found = session.start(pending, nodes)
-    session.rollback(mark)
-    return found is not None
 
 
 def _carry_out(session: Session, pending: Pending, swap: Swap) -> None:
@@ -244,13 +237,6 @@ def _carry_out(session: Session, pending: Pending, swap: Swap) -> None:
         session.take_away(job, [p.rank for p in places])
     started = session.start(pending, swap.nodes)
     assert started is not None, "the trial has shown that it fits"
-    session.evictions += [_eviction(session, pending, job, places) for job, places in taken.items()]
+    session.evictions += [eviction(session, pending, job, places, "reclaim") for job, places in taken.items()]
     session.freed += 1
     session.commit(pending, started, swap.victims)
-
-
-def _eviction(session: Session, pending: Pending, job: str, places: Sequence[PodPlace]) -> Eviction:
-    run = session.running[job]
-    why = "preempt" if run.job.queue == pending.job.queue else "reclaim"
-    ranks = None if len(places) == len(run.places) else tuple(p.rank for p in places)
-    return Eviction(job, pending.job.id, why, gpu_hours(lost_work(session, run, places)), ranks)

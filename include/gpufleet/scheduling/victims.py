@@ -39,7 +39,7 @@ class Unit:
     def __init__(self, job: str, rank: int | None, lost: int, tie: Tie) -> None:
         self.job, self.rank, self.lost, self.tie = job, rank, lost, tie
         self.order = (rank is None, lost, tie, -(rank or 0))
-        """Surplus first; then lost work; equal lost work: lower priority, later start, name; the last pods first."""
+        """Surplus first; then lost work; of equal lost work the tie (`regions.Tie`); the last pods first."""
 
 
 class Units:
@@ -250,21 +250,19 @@ def _merged(taken: Sequence[Taken], whole: set[str]) -> list[Taken]:
 
 
 def _evictions(session: Session, pending: Pending, taken: Sequence[Taken], why: str) -> list[Eviction]:
-    """One entry per victim; `ranks` None where all its pods leave here."""
-    found = []
-    for name in sorted({t.unit.job for t in taken}):
-        run = session.running[name]
-        places = sorted((p for t in taken if t.unit.job == name for p in t.places), key=lambda p: p.rank)
-        everything = len(places) == len(run.places)
-        reason = "preempt" if run.job.queue == pending.job.queue else why
-        found.append(
-            Eviction(
-                name,
-                pending.job.id,
-                reason,
-                gpu_hours(lost_work(session, run, places)),
-                None if everything else tuple(p.rank for p in places),
-                run.job.kind is not Kind.INFERENCE,
-            )
-        )
-    return found
+    """One entry per victim."""
+    gone = {t.unit.job: tuple(p for u in taken if u.unit.job == t.unit.job for p in u.places) for t in taken}
+    return [eviction(session, pending, name, places, why) for name, places in sorted(gone.items())]
+
+
+def eviction(session: Session, pending: Pending, name: str, places: Sequence[PodPlace], why: str) -> Eviction:
+    """These pods of a running job stop for the waiting one; `ranks` None where all its pods leave here."""
+    run = session.running[name]
+    return Eviction(
+        name,
+        pending.job.id,
+        "preempt" if run.job.queue == pending.job.queue else why,
+        gpu_hours(lost_work(session, run, places)),
+        None if len(places) == len(run.places) else tuple(sorted(p.rank for p in places)),
+        run.job.kind is not Kind.INFERENCE,
+    )

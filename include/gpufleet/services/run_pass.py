@@ -111,4 +111,5 @@ def _commit_eviction(connection: Connection, fleet: Fleet, eviction: Eviction, n
 
 def _commit_move(connection: Connection, fleet: Fleet, move: Move, now: datetime) -> None:
     """The attempt saves and stops; the job backs off from the nodes it left, so it starts again elsewhere."""
-    advance(connection, fleet, move.job, Disturbed(f"moves so that {move.for_job} fits", move.sources), now)
+    why = "moves to fewer leaves" if move.for_job == move.job else f"moves so that {move.for_job} fits"
+    advance(connection, fleet, move.job, Disturbed(why, move.sources), now)

@@ -72,9 +72,8 @@ def test_the_tables_say_what_the_definition_says(node: tuple[list[int], float, f
 
 
 @settings(deadline=None)
-@given(st.lists(nodes, min_size=1, max_size=5), st.sampled_from(ASKS))
-def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], float, float]], ask: object) -> None:
-    kind: Ask = ask[0]  # type: ignore[index]
+@given(st.lists(nodes, min_size=1, max_size=5), st.sampled_from([ask for ask, _ in ASKS]))
+def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], float, float]], kind: Ask) -> None:
     potential = Potential(MIX)
     free = np.array([f + [0] * (8 - len(f)) for f, _, _ in rows])
     cpu, memory = np.array([c for _, c, _ in rows]), np.array([m for *_, m in rows])

@@ -117,6 +117,11 @@ def test_without_a_budget_the_pair_waits() -> None:
     assert not mover.place(PAIR) and mover.moved == 0
 
 
+def test_where_one_arrival_leaps_over_a_share_the_last_before_it_counts() -> None:
+    (curve,) = study("bestfit", two_nodes(), [WHOLE, PAIR], [Run(1, (0, 1, 1), (0, 1))], Random, stop=1.3).curves
+    assert (curve.at(0.5), curve.at(1.0), curve.at(1.3)) == (25, 75, None)
+
+
 def test_typical_pods_are_the_frequent_ones() -> None:
     rare = Request(9000, 0, 1, 1000)
     kinds = typical([SHARE] * 60 + [WHOLE] * 38 + [rare] * 2)

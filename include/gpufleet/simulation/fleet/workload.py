@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Protocol
 
 from gpufleet.simulation.fleet.spec import DAY, Serving, Spec
@@ -109,12 +111,8 @@ def _replicas(spec: Spec, random: Random, horizon: float) -> Iterator[Work]:
 
 
 def _replica(serving: Serving, random: Random, number: int, at: float) -> Work:
-    chance = random.random() * sum(p for p, *_ in serving.needs)
-    memory, compute = 0.0, 0.0
-    for part, memory, compute in serving.needs:  # noqa: B007 the one the loop ends at
-        chance -= part
-        if chance <= 0:
-            break
+    upto = list(accumulate(part for part, *_ in serving.needs))
+    _, memory, compute = serving.needs[bisect_left(upto, random.random() * upto[-1])]
     error = max(-0.1, min(0.1, random.gauss(0.0, serving.error)))
     life = random.expovariate(1 / serving.life)
     asked = memory * (1 + serving.margin)

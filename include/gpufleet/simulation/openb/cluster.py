@@ -28,8 +28,8 @@ class Cluster:
         self.ties: Ints = np.array(ties, dtype=np.int64)
         self.models = [m.model for m in machines]
         self._allowed: dict[tuple[str, ...], Bools] = {}
-        self.changes: list[int] = []
-        """Nodes that were given something, in the order in which it happened."""
+        self.given: list[tuple[int, Request]] = []
+        """Who was placed on which node, in the order in which it happened."""
 
     @property
     def free(self) -> Ints:
@@ -64,4 +64,8 @@ class Cluster:
         self.memory[node] -= request.memory_mib
         for gpu in gpus:
             self.gpus[node, gpu] -= request.milli
-        self.changes.append(node)
+        self.given.append((node, request))
+
+    def changed(self, since: int) -> Ints:
+        """Nodes that were given something after so many placements."""
+        return np.array(sorted({node for node, _ in self.given[since:]}), dtype=np.int64)

@@ -69,10 +69,10 @@ class Fgd(Rule):
         key = request.cpu_milli, request.milli, request.gpus
         nodes = len(cluster.cpu)
         seen, scores, gpus = self._known.get(key, (-1, np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)))
-        stale = np.arange(nodes) if seen < 0 else np.array(sorted(set(cluster.changes[seen:])), dtype=np.int64)
+        stale = np.arange(nodes) if seen < 0 else cluster.changed(seen)
         if len(stale):
             scores[stale], gpus[stale] = self._rate(cluster, request, stale)
-        self._known[key] = len(cluster.changes), scores, gpus
+        self._known[key] = len(cluster.given), scores, gpus
         return scores
 
     def gpus(self, cluster: Cluster, request: Request, node: int) -> list[int]:
@@ -81,10 +81,10 @@ class Fgd(Rule):
         return cluster.tightest(node, request)
 
     def _follow(self, cluster: Cluster) -> None:
-        rows = np.array(sorted(set(cluster.changes[self._seen :])), dtype=np.int64)
+        rows = cluster.changed(self._seen)
         if len(rows):
             self._fragment[rows] = self._of(cluster.cpu[rows], cluster.gpus[rows], rows)
-            self._seen = len(cluster.changes)
+            self._seen = len(cluster.given)
 
     def _rate(self, cluster: Cluster, request: Request, rows: Ints) -> tuple[Ints, Ints]:
         """Score and GPU: for a share the first GPU with the best score, whole GPUs are the idle ones in order."""

@@ -30,10 +30,17 @@ class Curve:
     seed: int
     allocated: dict[int, float]
     failed: int
+    asked: int
+    """Percent that had asked when the replay ended."""
 
     def at(self, share: float) -> float | None:
-        """The figure at a share of arrivals (1.3 = 130 %); None where the arrivals ended before."""
-        return self.allocated.get(round(100 * share))
+        """The figure at a share of arrivals (1.3 = 130 %), or at the last before it where one arrival leaps over it.
+
+        None where the arrivals ended before.
+        """
+        wanted = round(100 * share)
+        before = [column for column in self.allocated if column <= wanted]
+        return self.allocated[max(before)] if before and self.asked >= wanted else None
 
 
 def placer(
@@ -84,7 +91,6 @@ def _by_rule(cluster: Cluster, rule: Rule) -> Place:
         best = np.flatnonzero(scores == scores.max())
         node = int(best[cluster.ties[best].argmin()])
         cluster.give(node, request, rule.gpus(cluster, request, node) if request.gpus else ())
-        rule.placed(cluster, request, node)
         return True
 
     return place
@@ -104,4 +110,5 @@ def replay(place: Place, requests: Sequence[Request], run: Run, total: int, stop
         else:
             failed += 1
         columns.setdefault(round(100 * asked / total), []).append(100 * given / total)
-    return Curve(run.seed, {share: sum(c) / len(c) for share, c in columns.items()}, failed)
+    curve = {share: sum(c) / len(c) for share, c in columns.items()}
+    return Curve(run.seed, curve, failed, round(100 * asked / total))

@@ -6,6 +6,7 @@ goes to the tightest GPU that holds it, which for whole GPUs comes to the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 import numpy as np
@@ -19,20 +20,18 @@ MOST_CPU, MOST_GPU = 128_000, 8 * CARD
 TOP: Final = 100
 
 
-class Rule:
-    """One published rule. `score` says how good every node is, larger is better; infeasible ones are masked later."""
+class Rule(ABC):
+    """One published rule."""
 
-    name = ""
-    definition = ""
+    name: str
+    definition: str
 
+    @abstractmethod
     def score(self, cluster: Cluster, request: Request, fits: Bools) -> Ints:
-        raise NotImplementedError
+        """How good every node is, larger is better; infeasible ones are masked by the caller."""
 
     def gpus(self, cluster: Cluster, request: Request, node: int) -> list[int]:
         return cluster.tightest(node, request)
-
-    def placed(self, cluster: Cluster, request: Request, node: int) -> None:
-        """Told after every placement."""
 
 
 class DotProduct(Rule):
@@ -87,21 +86,26 @@ class GpuClustering(Rule):
         self._kinds: list[set[int]] = [set() for _ in range(nodes)]
         self._has: dict[int, Ints] = {}
         self._number: Ints = np.zeros(nodes, dtype=np.int64)
+        self._seen = 0
 
     def score(self, cluster: Cluster, request: Request, fits: Bools) -> Ints:
         if not request.gpus:
             return np.zeros(len(cluster.cpu), dtype=np.int64)
+        self._follow(cluster)
         base = 25 * (MOST_GPU - cluster.free) // MOST_GPU
-        has = self._has.setdefault(_kind(request), np.zeros(len(cluster.cpu), dtype=np.int64))
+        has = self._has.setdefault(_kind(request), np.zeros_like(self._number))
         bonus = np.where(has > 0, np.where(self._number == 1, 75, 50), np.where(self._number == 0, 25, 0))
         found: Ints = base + bonus
         return found
 
-    def placed(self, cluster: Cluster, request: Request, node: int) -> None:
-        if request.gpus and _kind(request) not in self._kinds[node]:
-            self._kinds[node].add(_kind(request))
-            self._has[_kind(request)][node] = 1
-            self._number[node] += 1
+    def _follow(self, cluster: Cluster) -> None:
+        """Which kinds stand where, by now."""
+        for node, request in cluster.given[self._seen :]:
+            if request.gpus and _kind(request) not in self._kinds[node]:
+                self._kinds[node].add(_kind(request))
+                self._has.setdefault(_kind(request), np.zeros_like(self._number))[node] = 1
+                self._number[node] += 1
+        self._seen = len(cluster.given)
 
 
 def _kind(request: Request) -> int:

@@ -42,8 +42,8 @@ class PodPlace:
 
     @property
     def devices(self) -> tuple[int, ...]:
-        if len(self.slices) == 1 and not self.gpus and not self.shares:
-            return (self.slices[0].gpu,)
+        if len(self.slices) + len(self.shares) + len(self.gpus) == 1:  # most places
+            return self.gpus or ((self.slices or self.shares)[0].gpu,)
         return tuple(sorted({*self.gpus, *(s.gpu for s in self.slices), *(s.gpu for s in self.shares)}))
 
 

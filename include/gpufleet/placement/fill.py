@@ -12,10 +12,11 @@ from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Demand, Job, Kind, PodSet, Share, Slice, Whole
 from gpufleet.placement.binpack import assign
 from gpufleet.placement.demand import MANY, take
+from gpufleet.placement.keys import UNFIT, destroyed
 from gpufleet.placement.ledger import Ledger, NodeBook
 from gpufleet.placement.pool import Pool
 from gpufleet.placement.potential import Ints
-from gpufleet.placement.worth import UNFIT, destroyed, pick, rooms, worths
+from gpufleet.placement.worth import pick, rooms, worths
 from gpufleet.units import MIB_PER_GIB
 
 Wanted = Sequence[tuple[int, PodSet, int]]

@@ -30,6 +30,7 @@ class NodeBook:
         "cut",
         "free",
         "has_host",
+        "kind",
         "memo",
         "memory_mib",
         "milli",
@@ -56,6 +57,8 @@ class NodeBook:
         self.usable = tuple(i in devices and (every_device or devices[i].healthy) for i in every)
         self.cpu, self.memory_mib = node.cpu, node.memory_mib
         self.has_host = node.cpu is not None or node.memory_mib is not None
+        self.kind = 0
+        """The ledger's number of such nodes."""
         self.running: set[str] = set()
         """Jobs that run here now and stay: they stand in the way of a remake."""
         self.memo: dict[Any, Any] = {}
@@ -139,6 +142,10 @@ class Ledger:
         """Numbers of the books that changed, in the order of the changes: what arrays over nodes follow."""
         self.pools: dict[Any, Any] = {}
         """`pool` keeps its arrays here."""
+        self._states: dict[object, int] = {}
+        for book in self.books.values():
+            node = book.node
+            book.kind = self._number((id(node.model), node.sharing, node.link, node.capacity))
         self._log: list[tuple[NodeBook, int, Any]] = []
         for run in sorted(running, key=lambda r: r.leaving):
             for place in run.places:
@@ -163,6 +170,18 @@ class Ledger:
             existing = book.table.masks(card.free) | card.taken
             if not existing & mask and card.whole is None and not card.shares:
                 book.cards[piece.gpu] = card._replace(free=(*card.free, piece.instance))
+
+    def state(self, book: NodeBook) -> int:
+        """A number that two nodes have in common when they are as good as each other for whole GPUs and shares."""
+        found: int | None = book.memo.get("state")
+        if found is None:
+            cut = [len(card.free) for card in book.cards] if book.cut else ()
+            what = book.kind, book.cpu, book.memory_mib, *book.milli, *book.spare_mib, *cut
+            found = book.memo["state"] = self._number(what)
+        return found
+
+    def _number(self, what: object) -> int:
+        return self._states.setdefault(what, len(self._states))
 
     # ------------------------------------------------------------ undo
 

@@ -66,10 +66,14 @@ def ask_of(pod_set: PodSet) -> Ask | None:
 
 def mix_of(pod_sets: Iterable[PodSet]) -> Mix:
     """The mix of these pod sets, pod by pod; the prior while they are too few to tell."""
-    counts: dict[Ask, float] = {}
+    same: dict[tuple[object, ...], tuple[PodSet, float]] = {}
     for pod_set in pod_sets:
+        key = pod_set.demand, pod_set.cpu, pod_set.memory_mib
+        same[key] = pod_set, same[key][1] + pod_set.count if key in same else pod_set.count
+    counts: dict[Ask, float] = {}
+    for pod_set, count in same.values():
         if ask := ask_of(pod_set):
-            counts[ask] = counts.get(ask, 0.0) + pod_set.count
+            counts[ask] = counts.get(ask, 0.0) + count
     if sum(counts.values()) < FEWEST or not any(ask.milli for ask in counts):
         return PRIOR
     return Mix(tuple(sorted(counts.items())))

@@ -7,7 +7,7 @@ are worked out again (docs/placement.md, section 4).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -41,12 +41,16 @@ class Arrays:
         self.milli: Ints = np.zeros((rows, cards), dtype=np.int64)
         """Thousandths that a share could get, card by card."""
         self.spare_mib: Ints = np.zeros((rows, cards), dtype=np.int64)
+        self.most: Ints = np.zeros(rows, dtype=np.int64)
+        """Thousandths of the emptiest card, ..."""
+        self.total: Ints = np.zeros(rows, dtype=np.int64)
+        """... and of all of them."""
         self.free: Ints = np.zeros(rows, dtype=np.int64)
         """Cards that could be given whole."""
         self.cut: Ints = np.zeros(rows, dtype=np.int64)
         """Those of them on which instances exist."""
-        self.cpu: Floats = np.full(rows, PLENTY)
-        self.memory_gib: Floats = np.full(rows, PLENTY)
+        self.host: Floats = np.full((2, rows), PLENTY)
+        """Free cores, free GiB."""
         self.leaf_free: Ints = np.zeros(leaves, dtype=np.int64)
         """By narrowest domain its free GPUs: of two equal holes the one in the fuller domain is taken."""
         self.is_plain = all(b.node.link is not Link.NVLINK_PAIRS for b in books)
@@ -59,12 +63,12 @@ class Arrays:
             book = self._books[row]
             self.milli[row, : len(book.milli)] = book.milli
             self.spare_mib[row, : len(book.milli)] = book.spare_mib
+            self.most[row], self.total[row] = max(book.milli, default=0), sum(book.milli)
             free = len(book.free)
             self.leaf_free[self._leaf[row]] += free - self.free[row]
             self.free[row] = free
             if book.has_host:
-                self.cpu[row] = PLENTY if book.cpu is None else book.cpu
-                self.memory_gib[row] = PLENTY if book.memory_mib is None else book.memory_mib / MIB_PER_GIB
+                self.host[:, row] = host_of(book)
             self.cut[row] = sum(1 for i in book.free if book.cards[i].free) if book.cut else 0
             self.is_plain = self.is_plain and not book.cut
 
@@ -86,7 +90,8 @@ class Pool:
         self._seen = len(ledger.touched)
         self._versions = [book.version for book in self.books]
         self._phi: Floats | None = None
-        self._phi_seen = self._arrays_seen = 0
+        self._states: Ints | None = None
+        self._phi_seen = self._arrays_seen = self._states_seen = 0
         self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
         self.link: Ints = np.array([LINK_RANK[b.node.link] for b in self.books], dtype=np.int64)
         self.steady: Ints = np.array([STEADY_RANK[b.node.capacity] for b in self.books], dtype=np.int64)
@@ -116,6 +121,18 @@ class Pool:
             self._arrays_seen = len(self.changes)
         return self._arrays
 
+    @property
+    def states(self) -> Ints:
+        """By row the state of its node."""
+        self.follow()
+        rows: Iterable[int] = self.changes[self._states_seen :]
+        if self._states is None:
+            self._states, rows = np.zeros(len(self.names), dtype=np.int64), range(len(self.names))
+        self._states_seen = len(self.changes)
+        for row in rows:
+            self._states[row] = self.ledger.state(self.books[row])
+        return self._states
+
     def domains(self, depth: int) -> Domains:
         """The nodes by their domain at one depth of the topology."""
         if depth not in self._domains:
@@ -129,15 +146,15 @@ class Pool:
 
     def phi(self) -> Floats:
         """The potential of every node."""
-        now = self.now
         if self._phi is None:
             self._phi, rows = np.zeros(len(self.names)), set(range(len(self.names)))
         else:
+            self.follow()
             rows = set(self.changes[self._phi_seen :])
         self._phi_seen = len(self.changes)
         for row in rows:
             book = self.books[row]
-            self._phi[row] = self.ledger.potential.phi(book.milli, float(now.cpu[row]), float(now.memory_gib[row]))
+            self._phi[row] = self.ledger.potential.phi(book.milli, *host_of(book))
         return self._phi
 
     def by_domain(self, depth: int, values: Ints) -> Ints:
@@ -154,27 +171,83 @@ class Pool:
         return found.read()
 
 
-Fill = Callable[[Pool, Ints], Ints]
-"""The values of some rows."""
+FEW: Final = 10
+"""Up to so many nodes are worked out one by one, which is quicker than to call numpy."""
+
+
+class Fill(NamedTuple):
+    """How to work out the values of a column: of one row, of many at once. Both say the same."""
+
+    one: Callable[[Pool, int], int]
+    many: Callable[[Pool, Ints], Ints]
+    by_state: bool = False
+    """Whether nodes of equal state (`Ledger.state`) have equal values: then one of them is worked out."""
+
+
+def one_by_one(one: Callable[[Pool, int], int], *, by_state: bool = False) -> Fill:
+    """Where there is nothing to gain by looking at many nodes at once."""
+    return Fill(one, lambda pool, rows: np.array([one(pool, row) for row in rows.tolist()], dtype=np.int64), by_state)
 
 
 class Column:
     """One number per row that follows the pool."""
 
-    __slots__ = ("_fill", "_pool", "_seen", "_values")
+    __slots__ = ("_fill", "_known", "_pool", "_seen", "_values")
 
     def __init__(self, pool: Pool, fill: Fill) -> None:
         self._pool, self._fill = pool, fill
-        self._values = fill(pool, np.arange(len(pool.names)))
+        self._known: Ints = np.full(64, UNKNOWN)
+        """By state its value."""
+        self._values: Ints = np.zeros(len(pool.names), dtype=np.int64)
         self._seen = len(pool.changes)
+        self._set(np.arange(len(pool.names)))
 
     def read(self) -> Ints:
         changes = self._pool.changes
         if self._seen < len(changes):
-            rows = np.array(list(set(changes[self._seen :])), dtype=np.int64)
-            self._values[rows] = self._fill(self._pool, rows)
+            rows = set(changes[self._seen :])
             self._seen = len(changes)
+            if len(rows) > FEW:
+                self._set(np.array(list(rows), dtype=np.int64))
+            else:
+                for row in rows:
+                    self._values[row] = self._value(row)
         return self._values
+
+    def _value(self, row: int) -> int:
+        if not self._fill.by_state:
+            return self._fill.one(self._pool, row)
+        state = self._pool.states.item(row)
+        self._reach(state)
+        found = self._known.item(state)
+        if found == UNKNOWN:
+            found = self._known[state] = self._fill.one(self._pool, row)
+        return found
+
+    def _set(self, rows: Ints) -> None:
+        if not self._fill.by_state:
+            self._values[rows] = self._worked_out(rows)
+            return
+        states = self._pool.states.take(rows)
+        self._reach(int(states.max(initial=0)))
+        new = (self._known.take(states) == UNKNOWN).nonzero()[0]
+        if len(new):
+            which, first = np.unique(states.take(new), return_index=True)
+            self._known[which] = self._worked_out(rows.take(new.take(first)))
+        self._values[rows] = self._known.take(states)
+
+    def _reach(self, state: int) -> None:
+        if state >= len(self._known):
+            self._known = np.concatenate([self._known, np.full(state + len(self._known), UNKNOWN)])
+
+    def _worked_out(self, rows: Ints) -> Ints | list[int]:
+        if len(rows) > FEW:
+            return self._fill.many(self._pool, rows)
+        return [self._fill.one(self._pool, row) for row in rows.tolist()]
+
+
+UNKNOWN: Final = -1
+"""No column has such a value."""
 
 
 def pool_of(ledger: Ledger, topology: Topology, names: Sequence[str]) -> Pool:
@@ -186,8 +259,10 @@ def pool_of(ledger: Ledger, topology: Topology, names: Sequence[str]) -> Pool:
     return found
 
 
-def book_rows(pool: Pool, rows: Ints) -> list[NodeBook]:
-    return [pool.books[row] for row in rows.tolist()]
+def host_of(book: NodeBook) -> tuple[float, float]:
+    """Free cores and GiB of the node, PLENTY where it does not say."""
+    memory = PLENTY if book.memory_mib is None else book.memory_mib / MIB_PER_GIB
+    return PLENTY if book.cpu is None else book.cpu, memory
 
 
 def same_pods(pod_set: PodSet) -> tuple[object, ...]:

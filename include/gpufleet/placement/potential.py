@@ -11,6 +11,7 @@ Everything that does not depend on the node is in tables, by cell: which kinds o
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
@@ -27,6 +28,7 @@ from gpufleet.placement.stranding import Stranding
 SOLD, STRANDED, FRAGMENT = 3.0, 0.3, 0.15
 FRAGMENT_KNOWN: Final = 0.12
 """Of F where the mix to come is known and not learnt; learnt late, this little breaks idle nodes too early."""
+WIDE: Final = CARD + 1
 PLENTY: Final = 1e9
 """Cores or GiB of a node that does not say how many it has."""
 
@@ -50,48 +52,78 @@ class Potential:
         larger, upto, sizes = _weights(asks, self._cpu, self._memory)
         rank = np.searchsorted(sizes, np.arange(CARD + 1), side="right")
         pieces = fragment * np.arange(CARD + 1) / CARD * larger[:, rank]
-        self._card = pieces - SOLD * share_values(mix.shares)
-        """[cell, thousandths]: what one card adds: lost to shares larger than the piece, less what it can be sold for."""
-        self._idle = fragment * (sum(w for _, w in asks) - larger[:, 0])
-        """[cell]: what a free GPU adds: lost to all but the shares that the host can serve ..."""
+        self._card = np.ascontiguousarray(pieces - SOLD * share_values(mix.shares)).ravel()
+        """[cell x WIDE + thousandths]: what one card adds: lost to shares larger than the piece, less what it is sold for."""
+        self._idle: Floats = fragment / CARD * (sum(w for _, w in asks) - larger[:, 0])
+        """[cell]: what a free thousandth adds: lost to all but the shares that the host can serve ..."""
         counts = np.arange(MOST_GPUS + 1)
-        self._whole = fragment * counts * upto[:, np.minimum(counts, upto.shape[1] - 1)]
-        """[cell, n]: ... save that n whole ones serve those who ask for no more than n."""
+        self._whole: Floats = (fragment * counts * upto[:, np.minimum(counts, upto.shape[1] - 1)]).ravel()
+        """[cell x (MOST_GPUS + 1) + n]: ... save that n whole ones serve those who ask for no more than n."""
 
     def phi(self, free: Sequence[int], cpu: float, memory: float) -> float:
         """Phi of one node."""
-        cell = bisect_right(self._thresholds[0], cpu) * (len(self._thresholds[1]) + 1)
-        cell += bisect_right(self._thresholds[1], memory)
-        card, total = self._card[cell], sum(free)
-        found = sum([card[milli] for milli in free]) + total / CARD * self._idle[cell]
-        return float(found - self._whole[cell, free.count(CARD)] + self.stranding.of_node(cpu, memory, total))
+        cell, total = self._cell(cpu, memory), sum(free)
+        card, base = self._card.item, cell * WIDE
+        found = sum([card(base + milli) for milli in free]) + total * self._idle.item(cell)
+        return (
+            found
+            - self._whole.item(cell * (MOST_GPUS + 1) + free.count(CARD))
+            + self.stranding.of_node(cpu, memory, total)
+        )
 
-    def after_whole(self, ask: Ask, free: Ints, cpu: Floats, memory: Floats) -> Floats:
-        """By row, Phi when the pod has taken its whole GPUs there (CPU-only pods: none)."""
-        n = ask.milli // CARD
-        cpu, memory = cpu - ask.cpu, memory - ask.memory_gib
-        cell, total = self._cells(cpu, memory), np.add.reduce(free, 1) - ask.milli
-        full = np.maximum(np.add.reduce(free == CARD, 1) - n, 0)
-        cards = np.add.reduce(self._card[cell[:, None], free], 1) - n * self._card[cell, CARD]
-        found: Floats = cards + total * self._idle[cell] / CARD - self._whole[cell, full]
-        return found + self.stranding(cpu, memory, total)
+    def share_costs(self, milli: int, free: Sequence[int], cpu: float, memory: float) -> list[float]:
+        """Of one node, by card, Phi when the share has been taken from it: `cpu` and `memory` are what is left then.
 
-    def after_share(self, ask: Ask, free: Ints, cpu: Floats, memory: Floats) -> Floats:
-        """By row and card, Phi when the share has been taken from that card. The caller masks what does not fit."""
-        cpu, memory = cpu - ask.cpu, memory - ask.memory_gib
-        cell, total = self._cells(cpu, memory), np.add.reduce(free, 1) - ask.milli
-        whole, wide = free == CARD, cell[:, None]
-        now = self._card[wide, free]
-        full = np.add.reduce(whole, 1)[:, None] - whole
-        node = np.add.reduce(now, 1) + total * self._idle[cell] / CARD + self.stranding(cpu, memory, total)
-        rest = self._card[wide, np.maximum(free - ask.milli, 0)]
-        found: Floats = node[:, None] - now + rest - self._whole[wide, full]
-        return found
+        A card that is too small gets infinity.
+        """
+        cell, total = self._cell(cpu, memory), sum(free) - milli
+        card, base = self._card.item, cell * WIDE
+        now = [card(base + left) for left in free]
+        node = sum(now) + total * self._idle.item(cell) + self.stranding.of_node(cpu, memory, total)
+        idle = cell * (MOST_GPUS + 1) + free.count(CARD)
+        kept, broken = self._whole.item(idle), self._whole.item(max(idle - 1, 0))
+        return [
+            node - here + card(base + left - milli) - (broken if left == CARD else kept) if left >= milli else math.inf
+            for here, left in zip(now, free, strict=True)
+        ]
 
-    def _cells(self, cpu: Floats, memory: Floats) -> Ints:
+    def after_whole(self, gpus: int, free: Ints, host: Floats, full: Ints) -> Floats:
+        """By row, Phi when so many whole GPUs are gone and `host` (cores, GiB) is left; `full` cards were idle before."""
+        cell, total = self._cells(host), np.add.reduce(free, 1) - gpus * CARD
+        base = cell * WIDE
+        cards = np.add.reduce(self._card.take(free + base[:, None]), 1) - gpus * self._card.take(base + CARD)
+        found: Floats = cards + total * self._idle.take(cell) - self._kept(cell, np.maximum(full - gpus, 0))
+        return found + self.stranding(host, total)
+
+    def after_share(self, free: Ints, left: Ints, host: Floats, full: Ints, total: Ints) -> Floats:
+        """By row and card, the same when `left` is left of that card's `free`, and of the node `host` and `total`.
+
+        The caller masks what does not fit.
+        """
+        cell = self._cells(host)
+        base = (cell * WIDE)[:, None]
+        now = self._card.take(free + base)
+        kept = self._kept(cell, full)
+        node = np.add.reduce(now, 1) + total * self._idle.take(cell) + self.stranding(host, total) - kept
+        lost = self._card.take(left + base) - now
+        lost += (free == CARD) * (kept - self._kept(cell, np.maximum(full - 1, 0)))[:, None]
+        lost += node[:, None]
+        return lost
+
+    def _kept(self, cell: Ints, full: Ints) -> Floats:
+        """By row, what so many idle cards serve."""
+        return self._whole.take(cell * (MOST_GPUS + 1) + full)
+
+    def _cell(self, cpu: float, memory: float) -> int:
         """Which kinds of pods these cores and GiB can host."""
-        found: Ints = self._cpu.searchsorted(cpu, "right") * (len(self._memory) + 1)
-        return found + self._memory.searchsorted(memory, "right")
+        cell = bisect_right(self._thresholds[0], cpu) * (len(self._thresholds[1]) + 1)
+        return cell + bisect_right(self._thresholds[1], memory)
+
+    def _cells(self, host: Floats) -> Ints:
+        """The same by row."""
+        cpu, memory = self._cpu.searchsorted(host[0], "right"), self._memory.searchsorted(host[1], "right")
+        found: Ints = cpu * (len(self._memory) + 1) + memory
+        return found
 
 
 @lru_cache(maxsize=8)

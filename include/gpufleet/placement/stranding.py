@@ -22,6 +22,7 @@ CAUTION: Final = 0.9
 STEPS, REACH = 512, 8
 """Grid of the loss function: steps per standard deviation, standard deviations to each side."""
 HALF = STEPS * REACH
+LAST: Final = 2 * HALF
 TINY = 1e-9
 MOST_MILLI: Final = MOST_GPUS * CARD
 
@@ -39,28 +40,30 @@ class Stranding:
         milli = np.arange(MOST_MILLI + 1)
         sd = np.sqrt(np.array([[q] for _, q in both]) * milli / CARD) + TINY
         self._mean = np.array([[m] for m, _ in both]) / CARD
+        self._scale = np.array([[factor / m if m else 0.0] for m, _ in both])
         self._steps = STEPS / sd
         """[resource, thousandths free]: steps of the table per unit of the resource."""
-        self._sd = np.array([[factor / m if m else 0.0] for m, _ in both]) * sd
-        self._scale = np.array([[factor / m if m else 0.0] for m, _ in both])
-        self._numbers = [(float(m), float(s)) for m, s in zip(self._mean[:, 0], self._scale[:, 0], strict=True)]
+        self._sd = self._scale * sd
+        self._numbers = tuple(
+            (self._mean.item(i), self._scale.item(i), self._steps[i].item, self._sd[i].item) for i in (0, 1)
+        )
 
     def of_node(self, cpu: float, memory: float, milli: int) -> float:
         """For one node with so many free thousandths of GPUs."""
-        found = 0.0
-        for i, (x, (mean, scale)) in enumerate(zip((cpu, memory), self._numbers, strict=True)):
+        found, losses = 0.0, _loss_list()
+        for x, (mean, scale, steps, sd) in ((cpu, self._numbers[0]), (memory, self._numbers[1])):
             over = x - mean * milli
-            at = int(min(max(over * self._steps[i, milli] + HALF, 0), 2 * HALF))
-            found += max(self._sd[i, milli] * _losses()[at], -over * scale)
-        return float(found)
+            at = over * steps(milli) + HALF
+            if at < LAST:  # else there is plenty
+                loss = sd(milli) * losses[int(at)] if at > 0 else sd(milli) * losses[0]
+                found += max(loss, -over * scale)
+        return found
 
-    def __call__(self, cpu: Floats, memory: Floats, milli: Ints) -> Floats:
-        """By row. What is short on the average is short at least: it bounds the table from below."""
-        x = np.empty((2, len(cpu)))
-        x[0], x[1] = cpu, memory
-        over = x - self._mean * milli
-        at = np.minimum(np.maximum(over * self._steps[:, milli] + HALF, 0), 2 * HALF).astype(np.int64)
-        lost = np.maximum(self._sd[:, milli] * _losses()[at], -over * self._scale)
+    def __call__(self, host: Floats, milli: Ints) -> Floats:
+        """By row; `host` is free cores, then GiB. What is short on the average is short at least: it bounds the table."""
+        over = host - self._mean * milli
+        at = np.minimum(over * self._steps.take(milli, 1) + HALF, LAST).astype(np.int64)
+        lost = np.maximum(self._sd.take(milli, 1) * _losses().take(at, mode="clip"), -over * self._scale)
         found: Floats = lost[0] + lost[1]
         return found
 
@@ -77,6 +80,13 @@ def _moments(asks: Asks) -> tuple[float, float]:
 @lru_cache(maxsize=1)
 def _losses() -> Floats:
     """E[max(0, Z - z)] of a standard normal Z on the grid: pdf(z) - z (1 - cdf(z))."""
-    grid = [i / STEPS - REACH for i in range(2 * REACH * STEPS + 1)]
+    grid = [i / STEPS - REACH for i in range(LAST + 1)]
     pdf = [math.exp(-z * z / 2) / math.sqrt(2 * math.pi) for z in grid]
     return np.array([p - z * math.erfc(z / math.sqrt(2)) / 2 for z, p in zip(grid, pdf, strict=True)])
+
+
+@lru_cache(maxsize=1)
+def _loss_list() -> list[float]:
+    """The same for one node at a time."""
+    found: list[float] = _losses().tolist()
+    return found

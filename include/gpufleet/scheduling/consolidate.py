@@ -10,13 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
-
 from gpufleet.model.hardware import NodeState
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.placement.ledger import NodeBook
-from gpufleet.placement.pool import Pool, book_rows, pool_of
-from gpufleet.placement.potential import Ints
+from gpufleet.placement.pool import Fill, one_by_one, pool_of
 from gpufleet.scheduling.aside import Mover, lift, step_aside
 from gpufleet.scheduling.ever import whole_gpus
 from gpufleet.scheduling.lost import MICROSECOND, lost_work
@@ -73,14 +70,14 @@ def _has_room_in_all(session: Session, pending: Pending) -> bool:
         grains = session.grains(job, model, job.least_pods)
         if not session.quota_allows(job, model, grains):
             continue
-        if int(pool_of(session.ledger, session.topology, names).column("pieces", lambda: _pieces).sum()) >= grains:
+        if int(pool_of(session.ledger, session.topology, names).column("pieces", _pieces).sum()) >= grains:
             return True
     return False
 
 
-def _pieces(pool: Pool, rows: Ints) -> Ints:
-    """Grains not in use on each node's healthy cards, pieces of cards included."""
-    return np.array([_count_room(book) for book in book_rows(pool, rows)], dtype=np.int64)
+def _pieces() -> Fill:
+    """By node, how many grains of room there are on its cards, whatever shape they have."""
+    return one_by_one(lambda pool, row: _count_room(pool.books[row]))
 
 
 def _count_room(book: NodeBook) -> int:

@@ -12,6 +12,7 @@ from gpufleet.model.snapshot import Pending
 from gpufleet.scheduling.session import Session
 
 Standing = tuple[int, tuple[float, ...]]
+Asks = tuple[tuple[str, int], ...]
 Key = tuple[int, tuple[float, ...], int, float, str]
 
 WITHIN_DESERVED, WITHIN_SHARE, BEYOND = range(3)
@@ -24,7 +25,7 @@ class Waiter(NamedTuple):
 
     pending: Pending
     place: tuple[int, float, str]
-    asks: tuple[tuple[str, int], ...]
+    asks: Asks
     """(GPU model, grains of its smallest form there) for every model of which the fleet has enough."""
     aged: bool
     """It has waited so long that it may reserve its place: nobody goes past it."""
@@ -49,14 +50,13 @@ class Line:
         """By queue: nobody in it stands in a better band than this, until something is given back."""
         self._entered: dict[str, int] = {}
         """By queue, the version of its use for which its entry in the heap still holds; -1 where that is not all."""
-        self._known: dict[tuple[str, str, int], tuple[int, Standing]] = {}
-        """Standings by queue, model and grains, with the version of the queue's use they were found for."""
+        self._known: dict[tuple[str, Asks], tuple[int, Standing]] = {}
+        """Standings by queue and what is asked, with the version of the queue's use they were found for."""
 
     def _waiter(self, pending: Pending) -> Waiter:
-        session, job = self._session, pending.job
-        least = job.least_pods
-        asks = tuple((m, session.grains(job, m, least)) for m in session.possible(pending))
-        aged = session.now - job.submitted_at >= session.policy.ageing_bound
+        session = self._session
+        asks = session.asks(pending)
+        aged = session.now - pending.job.submitted_at >= session.policy.ageing_bound
         return Waiter(pending, in_queue(session, pending), asks, aged and bool(asks))
 
     def __iter__(self) -> Iterator[Pending]:
@@ -72,8 +72,8 @@ class Line:
             before, name = heapq.heappop(heap)
             chosen = self._waiting[name][0]
             if self._entered.get(name) != self._session.usage.version(name):
-                chosen = self._next(name)
-                now = self._key(name, chosen)
+                chosen, standing = self._next(name)
+                now = (*standing, *chosen.place)
                 if now > before:
                     heapq.heappush(heap, (now, name))
                     continue
@@ -84,47 +84,39 @@ class Line:
                 heapq.heappush(heap, self._entry(name))
 
     def _entry(self, name: str) -> tuple[Key, str]:
-        chosen = self._next(name)
-        self._entered[name] = self._session.usage.version(name) if self._is_plain(name, chosen) else -1
-        return self._key(name, chosen), name
-
-    def _is_plain(self, name: str, chosen: Waiter) -> bool:
-        """Chosen as the head for reasons that only the queue's own use can change."""
+        chosen, standing = self._next(name)
         head = chosen is self._waiting[name][0]
-        return head and (chosen.aged or self._standing(name, chosen)[0] <= self._floor.get(name, WITHIN_DESERVED))
+        is_plain = head and (chosen.aged or standing[0] <= self._floor.get(name, WITHIN_DESERVED))
+        # Chosen as the head for reasons that only the queue's own use can change?
+        self._entered[name] = self._session.usage.version(name) if is_plain else -1
+        return (*standing, *chosen.place), name
 
-    def _next(self, name: str) -> Waiter:
+    def _next(self, name: str) -> tuple[Waiter, Standing]:
         """The head; or, while a young head cannot start, the first behind it that can or that stands better."""
         waiting = self._waiting[name]
         head = waiting[0]
-        band = self._standing(name, head)[0]
+        standing = self._standing(name, head.asks)
+        band = standing[0]
         if band <= self._floor.get(name, WITHIN_DESERVED) or head.aged:
-            return head
+            return head, standing
         if not any(self._band(name, asks) < band for asks, count in self._asks[name].items() if count):
             self._floor[name] = band
-            return head
-        return next(
-            w for w in waiting if self._standing(name, w)[0] < band or w.aged or self._session.can_start(w.pending)
+            return head, standing
+        chosen = next(
+            w for w in waiting if self._band(name, w.asks) < band or w.aged or self._session.can_start(w.pending)
         )
+        return chosen, self._standing(name, chosen.asks)
 
-    def _band(self, name: str, asks: tuple[tuple[str, int], ...]) -> int:
-        return min((self._on_model(name, *ask)[0] for ask in asks), default=BEYOND)
+    def _band(self, queue: str, asks: Asks) -> int:
+        return self._standing(queue, asks)[0]
 
-    def _key(self, queue: str, waiter: Waiter) -> Key:
-        """Smaller is considered earlier."""
-        return (*self._standing(queue, waiter), *waiter.place)
-
-    def _standing(self, queue: str, waiter: Waiter) -> Standing:
+    def _standing(self, queue: str, asks: Asks) -> Standing:
         """Of several models the one on which the job stands best counts."""
-        if len(waiter.asks) == 1:
-            return self._on_model(queue, *waiter.asks[0])
-        return min((self._on_model(queue, *ask) for ask in waiter.asks), default=(BEYOND, (NO_SHARE,)))
-
-    def _on_model(self, queue: str, model: str, grains: int) -> Standing:
-        version, key = self._session.usage.version(queue), (queue, model, grains)
+        version, key = self._session.usage.version(queue), (queue, asks)
         known = self._known.get(key)
         if known is None or known[0] != version:
-            known = self._known[key] = version, _standing(self._session, queue, model, grains)
+            found = min((_standing(self._session, queue, *ask) for ask in asks), default=(BEYOND, (NO_SHARE,)))
+            known = self._known[key] = version, found
         return known[1]
 
 

@@ -96,6 +96,15 @@ def _price_of_node(session: Session, name: str, source: Source, need: int | None
     return found
 
 
+def _freeable(session: Session, name: str, source: Source) -> Sequence[Freeable]:
+    """What the source could free on the node, remembered until the node changes: every level asks."""
+    memo, key = session.ledger.books[name].memo, (source.key, "freeable")
+    if key not in memo:
+        memo[key] = source.freeable(name)
+    found: Sequence[Freeable] = memo[key]
+    return found
+
+
 def freed_by(session: Session, place: PodPlace) -> int:
     """Grains an estimate counts for a place that comes free. A part of a card counts as the card: never too little."""
     return max(session.cost([place]), GRAIN) if place.slices or place.shares else session.cost([place])
@@ -108,7 +117,7 @@ def _estimate(session: Session, names: Sequence[str], source: Source, need: int 
     """
     books = session.ledger.books
     missing = 0 if need is None else need - sum([len(books[n].free) for n in names]) * GRAIN
-    items = [item for name in names for item in source.freeable(name)]
+    items = [item for name in names for item in _freeable(session, name, source)]
     if not items or sum([i.grains for i in items]) < missing:
         return None
     found: dict[Tie, Freeable] = {}

@@ -18,12 +18,13 @@ from gpufleet.quota.report import capacity
 class Shape:
     """A kind of request, compared by identity; what is known about it is remembered with it."""
 
-    __slots__ = ("eligible", "key", "mixed", "possible")
+    __slots__ = ("asks", "eligible", "key", "mixed", "possible")
 
     def __init__(self, key: tuple[object, ...]) -> None:
         self.key = key
         self.eligible: dict[frozenset[Reason], dict[str, list[str]]] = {}
         self.possible: list[str] | None = None
+        self.asks: tuple[tuple[str, int], ...] | None = None
         self.mixed: list[str] | None = None
         """Nodes of all models together, for a job that mixes them."""
 
@@ -46,7 +47,10 @@ class Requests:
         found = self._shapes.get(pending.job.id)
         if found is None or found[0] is not pending:
             key = _shape(pending)
-            found = self._shapes[pending.job.id] = (pending, self._same_shapes.setdefault(key, Shape(key)))
+            shape = self._same_shapes.get(key)
+            if shape is None:
+                shape = self._same_shapes[key] = Shape(key)
+            found = self._shapes[pending.job.id] = pending, shape
         return found[1]
 
     def eligible(self, pending: Pending, ignore: frozenset[Reason] = frozenset()) -> dict[str, list[str]]:
@@ -85,6 +89,13 @@ class Requests:
             least = job.least_pods
             shape.possible = [m for m in self.eligible(pending) if self.grains(job, m, least) <= self.capacity[m]]
         return shape.possible
+
+    def asks(self, pending: Pending) -> tuple[tuple[str, int], ...]:
+        """(GPU model, grains of the job's smallest form there) for every model of which the fleet has enough."""
+        shape, job = self.shape(pending), pending.job
+        if shape.asks is None:
+            shape.asks = tuple((m, self.grains(job, m, job.least_pods)) for m in self.possible(pending))
+        return shape.asks
 
     @cached_property
     def capacity(self) -> dict[str, int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import job, node, nodes, on, pods
 
+from gpufleet.model.capacity import CapacityType
+from gpufleet.model.hardware import Link
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import PodSet
 from gpufleet.placement import Ledger, Topology
+from gpufleet.placement.keys import keys_of, steadied
 from gpufleet.placement.pool import Pool, pool_of
 from gpufleet.placement.worth import pick, rooms, worths
 
@@ -38,6 +42,32 @@ def test_what_a_pool_remembers_is_what_a_new_one_would_say(steps: list[tuple[int
                 ledger.drop(place, f"j{number}")
     old, new = pool_of(ledger, topology, names), Pool(ledger, topology, names)
     assert look(old) == look(new)
+
+
+MANY = [
+    *nodes(12, gpus=2, cpu=32.0),
+    *(node(f"p{i}", gpus=2, link=Link.NVLINK_PAIRS, cpu=32.0) for i in range(4)),
+    *(node(f"w{i}", gpus=2, sharing=False) for i in range(4)),
+    *(node(f"s{i}", gpus=2, capacity=CapacityType.SPOT, cpu=3.0) for i in range(4)),
+]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 23), st.sampled_from(("whole", "share", "slice")), st.integers(0, 1))))
+def test_many_nodes_at_once_are_judged_as_each_alone_and_equal_states_alike(steps: list[tuple[int, str, int]]) -> None:
+    ledger, topology = Ledger(MANY), Topology((), MANY)
+    for number, (where, what, gpu) in enumerate(steps):
+        if (place := place_for(ledger, MANY[where].name, what, gpu)) is not None:
+            ledger.add(place, f"j{number}")
+            if what == "slice" and number % 2:
+                ledger.drop(place, f"j{number}")  # the instance goes on existing
+    pool = Pool(ledger, topology, [n.name for n in MANY])
+    for kind in KINDS:
+        for fill in (keys_of(kind, ledger), steadied(keys_of(kind, ledger))):
+            alone = [fill.one(pool, row) for row in range(len(MANY))]
+            assert fill.many(pool, np.arange(len(MANY))).tolist() == alone
+            if fill.by_state:
+                assert len(set(zip(pool.states.tolist(), alone, strict=True))) == len(set(pool.states.tolist()))
 
 
 def place_for(ledger: Ledger, name: str, what: str, gpu: int) -> PodPlace | None:

@@ -77,7 +77,13 @@ def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], 
     potential = Potential(MIX)
     free = np.array([f + [0] * (8 - len(f)) for f, _, _ in rows])
     cpu, memory = np.array([c for _, c, _ in rows]), np.array([m for *_, m in rows])
-    told = (potential.after_share if kind.is_share else potential.after_whole)(kind, free, cpu, memory)
+    host = np.array([cpu - kind.cpu, memory - kind.memory_gib])
+    full = (free == 1000).sum(1)
+    if kind.is_share:
+        left = np.maximum(free - kind.milli, 0)
+        told = potential.after_share(free, left, host, full, free.sum(1) - kind.milli)
+    else:
+        told = potential.after_whole(kind.milli // 1000, free, host, full)
     for row, cards in enumerate(free.tolist()):
         left = cpu[row] - kind.cpu, memory[row] - kind.memory_gib
         if kind.is_share:
@@ -85,6 +91,7 @@ def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], 
                 if milli >= kind.milli:
                     after = [*cards[:card], milli - kind.milli, *cards[card + 1 :]]
                     assert told[row, card] == pytest.approx(potential.phi(after, *left), abs=1e-6)
+                    assert potential.share_costs(kind.milli, cards, *left)[card] == pytest.approx(told[row, card])
         elif cards.count(1000) >= kind.milli // 1000:
             after = list(cards)
             for _ in range(kind.milli // 1000):

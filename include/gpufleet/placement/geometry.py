@@ -44,6 +44,7 @@ class Geometry:
         self._room: dict[int, int] = {}
         self._slots: dict[tuple[str, int], int] = {}
         self._places: dict[tuple[object, ...], CardPlace | None] = {}
+        self._same_suitable: dict[tuple[MigProfile, ...], tuple[MigProfile, ...]] = {}
         self._suitable: dict[Slice, tuple[MigProfile, ...]] = {}
 
     def mask(self, instance: MigInstance) -> int:
@@ -107,9 +108,13 @@ class Geometry:
         return CardPlace(key, cut.instance)
 
     def suitable(self, demand: Slice) -> tuple[MigProfile, ...]:
-        """Profiles that serve the demand, smallest first. Media and graphics variants only when named."""
+        """Profiles that serve the demand, smallest first. Media and graphics variants only when named.
+
+        Demands that the same profiles serve get the same tuple: they may be told apart by its identity.
+        """
         if demand not in self._suitable:
-            self._suitable[demand] = tuple(sorted(self._matching(demand), key=lambda p: (p.size, p.compute, p.name)))
+            found = tuple(sorted(self._matching(demand), key=lambda p: (p.size, p.compute, p.name)))
+            self._suitable[demand] = self._same_suitable.setdefault(found, found)
         return self._suitable[demand]
 
     def _matching(self, demand: Slice) -> list[MigProfile]:

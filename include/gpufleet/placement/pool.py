@@ -13,7 +13,7 @@ import numpy as np
 
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.hardware import Link
-from gpufleet.model.workload import PodSet
+from gpufleet.model.workload import PodSet, Slice
 from gpufleet.placement.ledger import Ledger, NodeBook
 from gpufleet.placement.potential import PLENTY, Floats, Ints
 from gpufleet.placement.topology import Topology
@@ -87,6 +87,7 @@ class Pool:
         self.facts: dict[object, Ints] = {}
         """What never changes about the rows, for whoever wants to remember it."""
         self._domains: dict[int, Domains] = {}
+        self._tables = list({id(book.table): book.table for book in self.books}.values())
         self._seen = len(ledger.touched)
         self._versions = [book.version for book in self.books]
         self._phi: Floats | None = None
@@ -161,6 +162,13 @@ class Pool:
         """Sums of one value per row by domain."""
         ids, groups, _ = self.domains(depth)
         return np.bincount(ids, weights=values, minlength=len(groups)).astype(np.int64)
+
+    def kind(self, pod_set: PodSet) -> tuple[object, ...]:
+        """What makes two pod sets ask the same of these nodes, however many pods they have."""
+        demand: object = pod_set.demand
+        if isinstance(demand, Slice):  # as many needs of memory as there are, the same few profiles serve them
+            demand = tuple([id(table.suitable(demand)) for table in self._tables])
+        return demand, pod_set.cpu, pod_set.memory_mib
 
     def column(self, key: object, fill: Callable[[], Fill]) -> Ints:
         """What the fill says about every row, worked out again only where a row changed."""
@@ -263,8 +271,3 @@ def host_of(book: NodeBook) -> tuple[float, float]:
     """Free cores and GiB of the node, PLENTY where it does not say."""
     memory = PLENTY if book.memory_mib is None else book.memory_mib / MIB_PER_GIB
     return PLENTY if book.cpu is None else book.cpu, memory
-
-
-def same_pods(pod_set: PodSet) -> tuple[object, ...]:
-    """What makes two pod sets ask for the same, however many pods they have."""
-    return pod_set.demand, pod_set.cpu, pod_set.memory_mib

@@ -12,7 +12,7 @@ from gpufleet.model.plan import Reason
 from gpufleet.model.workload import Job, Kind, PodSet, Share, Slice, Whole
 from gpufleet.placement.demand import MANY, capacity
 from gpufleet.placement.keys import CARD_BITS, SLACK, UNFIT, keys_of, steadied
-from gpufleet.placement.pool import FEW, Fill, Pool, one_by_one, same_pods
+from gpufleet.placement.pool import FEW, Fill, Pool, one_by_one
 from gpufleet.placement.potential import Ints
 from gpufleet.units import MIB_PER_GIB
 
@@ -27,7 +27,7 @@ class Pick:
 
 def rooms(pool: Pool, pod_set: PodSet) -> Ints:
     """By row, how many such pods the node can take now."""
-    return pool.column(("room", pool.ledger.ignore, *same_pods(pod_set)), lambda: _rooms(pod_set))
+    return pool.column(("room", pool.ledger.ignore, *pool.kind(pod_set)), lambda: _rooms(pod_set))
 
 
 def _rooms(pod_set: PodSet) -> Fill:
@@ -84,7 +84,7 @@ def worths(pool: Pool, pod_set: PodSet, job: Job) -> Ints:
         found = keys_of(pod_set, pool.ledger)
         return steadied(found) if steady else found
 
-    return pool.column(("worth", pool.ledger.ignore, steady, *same_pods(pod_set)), keys)
+    return pool.column(("worth", pool.ledger.ignore, steady, *pool.kind(pod_set)), keys)
 
 
 def _ties(pool: Pool, rows: Ints) -> Ints:

@@ -58,9 +58,10 @@ class EmptyFleet:
         for pod_set in job.pod_sets:
             if isinstance(found := self._pod(pod_set, nodes), Unfit):
                 return found
-        if self._holds(job, nodes):
+        bound = job.topology.required
+        if (job.least_pods == 1 and not bound) or self._holds(job, nodes):
             return Fit()
-        if job.topology.required and self._holds(replace(job, topology=TopologyWish()), nodes):
+        if bound and self._holds(replace(job, topology=TopologyWish()), nodes):
             level = job.topology.required
             return Unfit(Reason.TOPOLOGY, f"no {level} is large enough for {_size(job)}, even when it is empty")
         return self._too_large(job, nodes)

@@ -6,13 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from gpufleet.model.hardware import GpuModel, NodeState
+from gpufleet.model.hardware import NodeState
 from gpufleet.model.plan import Reason, Unfit, Verdict
 from gpufleet.model.snapshot import Pending
 from gpufleet.model.tenancy import ANY_MODEL
-from gpufleet.model.workload import Job, Share, Slice, Whole
+from gpufleet.model.workload import Demand, Job, Share, Slice, Whole
 from gpufleet.placement import Gang, Ledger, place_gang
-from gpufleet.placement.pool import pool_of
+from gpufleet.placement.ledger import NodeBook
+from gpufleet.placement.pool import one_by_one, pool_of
 from gpufleet.placement.worth import rooms
 from gpufleet.quota.tree import Bound
 from gpufleet.scheduling.ever import EmptyFleet, whole_gpus
@@ -239,15 +240,12 @@ class Doctor:
 
     def _free(self, job: Job, names: list[str]) -> int:
         """Grains free for this kind of demand, wherever they are."""
-        books = [self.session.ledger.books[n] for n in names]
-        if all(isinstance(s.demand, Whole) for s in job.pod_sets):
-            return sum(len(b.free) for b in books) * GRAIN
-        found = 0
-        for book in books:
-            for index, card in enumerate(book.cards):
-                if book.usable[index] and card.whole is None:
-                    found += _left(job, book.node.model, card.taken, card.milli)
-        return found
+        pool = pool_of(self.session.ledger, self.session.topology, names)
+        kinds = frozenset(type(s.demand) for s in job.pod_sets)
+        if kinds == {Whole}:
+            return int(pool.now.free.sum()) * GRAIN
+        left = pool.column(("left", kinds), lambda: one_by_one(lambda of, row: _left(of.books[row], kinds)))
+        return int(left.sum())
 
     def _fragmented(self, pending: Pending, free: int, model: str) -> Why:
         books = [self.session.ledger.books[n] for n in self.session.eligible(pending)[model]]
@@ -271,10 +269,12 @@ def _gpus(key: str) -> str:
     return "GPUs" if key == ANY_MODEL else key
 
 
-def _left(job: Job, model: GpuModel, taken: int, milli: int) -> int:
-    """What one card that is not whole in use could still give to slices, shares or whole pods."""
-    kinds = {type(s.demand) for s in job.pod_sets}
-    if (taken and Slice not in kinds) or (milli and Share not in kinds):
-        return 0
-    cells = model.memory_slices - taken.bit_count()
-    return min(GRAIN * cells // model.memory_slices, GRAIN - milli * GRAIN // 1000)
+def _left(book: NodeBook, kinds: frozenset[type[Demand]]) -> int:
+    """Grains that cards not in use as a whole could still give to such demands: slices, shares, whole pods."""
+    found, cells = 0, book.node.model.memory_slices
+    for usable, card in zip(book.usable, book.cards, strict=True):
+        blocked = card.whole is not None or (card.taken and Slice not in kinds) or (card.shares and Share not in kinds)
+        if usable and not blocked:
+            free = cells - card.taken.bit_count()
+            found += min(GRAIN * free // cells, GRAIN - card.milli * GRAIN // 1000)
+    return found

@@ -22,8 +22,8 @@ from gpufleet.model.workload import Job
 from gpufleet.procurement.choose import Places, Purchase, allowed, cheapest
 from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.frozen import frozen
 from gpufleet.store import jobs, ledger, operations, places, world
-from gpufleet.store.snapshots import read_snapshot
 
 CURABLE: Final = {
     Reason.NOT_ENOUGH,
@@ -50,7 +50,7 @@ def plan_capacity(fleet: Fleet) -> None:
         return
     now = fleet.clock.now()
     with fleet.database.read() as connection:
-        snapshot = read_snapshot(connection, now, fleet.recovery)
+        snapshot = frozen(connection, fleet, now)
         # one purchase at a time: what is being bought now is neither a machine yet nor money that was spent
         wanted = [] if operations.any_open(connection, "buy") else _wanted(connection, fleet, now)
         on_sale = [

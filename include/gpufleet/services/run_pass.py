@@ -14,8 +14,8 @@ from gpufleet.model.snapshot import Snapshot
 from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.advance import advance, operation_name, target
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.frozen import frozen
 from gpufleet.store import jobs, leases, operations
-from gpufleet.store.snapshots import read_snapshot
 
 log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ def run_pass(fleet: Fleet) -> Plan:
     for _ in range(REPLANS):
         now = fleet.clock.now()
         with fleet.database.read() as connection:
-            snapshot = read_snapshot(connection, now, fleet.recovery)
+            snapshot = frozen(connection, fleet, now)
         plan = decide(snapshot, fleet.scheduling, now)
         try:
             with fleet.database.write() as connection:

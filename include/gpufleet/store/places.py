@@ -73,6 +73,19 @@ def live_places(connection: Connection) -> Pods:
     )
 
 
+def held_since(connection: Connection, since: datetime) -> tuple[Row[Any], ...]:
+    """Devices, slices and shares held at any time after `since`, each with its job's `queue`."""
+    a, j = t.assignment.c, t.job.c
+    return tuple(
+        connection.execute(
+            select(j.queue, a.node, a.kind, a.profile, a.milli, a.allocated_at, a.released_at)
+            .join_from(t.job, t.assignment, j.id == a.job)
+            .where(a.allocated_at.is_not(None), (a.released_at.is_(None)) | (a.released_at > since))
+            .order_by(a.allocated_at, a.job, a.attempt, a.rank, a.gpu, a.start)
+        )
+    )
+
+
 def places_of(connection: Connection, job_id: str, attempt: int) -> tuple[PodPlace, ...]:
     """The places of one attempt, held or given back."""
     a = t.assignment

@@ -6,13 +6,12 @@ from datetime import timedelta
 from fractions import Fraction
 
 import pytest
-from tests.builders import HOUR, NOW, queue
+from tests.builders import NOW, queue
 
 from gpufleet.model.tenancy import Queue
-from gpufleet.model.usage import Allocated, NodeUp, Released
 from gpufleet.quota import Tree, fair_shares
 from gpufleet.quota.fairshare import bent
-from gpufleet.quota.lately import Held, held_by_queues, used_lately
+from gpufleet.quota.lately import Held, used_lately
 from gpufleet.units import GRAIN
 
 DAY = timedelta(days=1)
@@ -72,18 +71,3 @@ def test_what_is_older_than_the_window_or_not_yet_does_not_count() -> None:
     held = [Held("a", Fraction(8), NOW - 9 * DAY, NOW - 8 * DAY), Held("b", Fraction(8), NOW + DAY)]
     assert used_lately(held, Fraction(8), NOW) == {}
     assert used_lately(held, Fraction(0), NOW) == {}
-
-
-def test_metered_events_become_intervals_of_the_teams_queue() -> None:
-    begin, end = NOW - 3 * HOUR, NOW - HOUR
-    events = [
-        NodeUp("u", NOW - 9 * HOUR, "n1", "A100-40", 8, "owned"),
-        Allocated("1", begin, "n1", "j", 1, "vision", "p", 0),
-        Allocated("2", begin, "n1", "k", 1, "nlp", "p", 1, profile="3g.20gb", start=4),
-        Allocated("3", begin, "n1", "l", 1, "nlp", "p", 2, fraction=Fraction(1, 4)),
-        Allocated("4", begin, "n1", "m", 1, "nobody", "p", 3),
-        Released("5", end, "n1", "j", 1, 0),
-    ]
-    assert held_by_queues(events, {"vision": "a", "nlp": "b"}) == [
-        Held("a", Fraction(1), begin, end), Held("b", Fraction(1, 2), begin), Held("b", Fraction(1, 4), begin)
-    ]  # fmt: skip

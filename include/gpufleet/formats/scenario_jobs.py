@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from fractions import Fraction
 
 from gpufleet.errors import Invalid
@@ -156,8 +157,11 @@ def _memory(fields: Fields, kind: Kind, points: Points) -> tuple[int, str]:
 
 def _profile(cell: Cell) -> str:
     name = cell.text()
-    if not any(model.profile(name) for model in gpu_models().values()):
-        raise cell.wrong(f"no GPU of the catalogue has the MIG profile '{name}'.")
+    known = {profile.name for model in gpu_models().values() for profile in model.profiles}
+    if name not in known:
+        near = get_close_matches(name, sorted(known))
+        hint = f"near it are {', '.join(near)}" if near else f"there are {', '.join(sorted(known))}"
+        raise cell.wrong(f"no GPU of the catalogue has the MIG profile '{name}'; {hint}.")
     return name
 
 

@@ -161,20 +161,56 @@ def balanced(sizes: Sequence[int], count: int) -> list[int]:
 
 
 def _pack_unlike(pool: Pool, wanted: Wanted, depth: int, job: Job) -> list[PodPlace]:
-    """Unlike pods: the roomiest child, then the two roomiest, ... until they fit."""
+    """Unlike pods: the roomiest child, then the two roomiest, ... until they fit; evenly over those where that goes."""
     _, groups, first = pool.domains(depth + 1)
-    ledger = pool.ledger
+    ledger, mark = pool.ledger, pool.ledger.mark()
     order = np.lexsort((first, -pool.by_domain(depth + 1, pool.now.free)))
     sums = [(np.cumsum(pool.by_domain(depth + 1, rooms(pool, s))[order]), count) for _, s, count in wanted]
     least = max(int(np.searchsorted(upto, count)) + 1 for upto, count in sums)
     for number in range(least, len(order) + 1):
-        some = Pool(ledger, pool.topology, [name for i in order[:number] for name in groups[i]])
-        mark = ledger.mark()
-        try:
-            return fill(some, wanted, job)
-        except NoRoom:
-            ledger.rollback(mark)
+        children = [groups[i] for i in order[:number]]
+        for way in (_evenly, _together):
+            try:
+                return way(pool, wanted, children, depth, job)
+            except NoRoom:
+                ledger.rollback(mark)
     raise NoRoom
+
+
+def _together(pool: Pool, wanted: Wanted, children: Sequence[list[str]], depth: int, job: Job) -> list[PodPlace]:
+    """As if they were one domain."""
+    return fill(Pool(pool.ledger, pool.topology, [name for names in children for name in names]), wanted, job)
+
+
+def _evenly(pool: Pool, wanted: Wanted, children: Sequence[list[str]], depth: int, job: Job) -> list[PodPlace]:
+    """Every child gets its part of the GPUs, and of as few sets as that allows; whole GPUs only."""
+    if len(children) == 1 or not all(isinstance(s.demand, Whole) and s.demand.gpus for _, s, _ in wanted):
+        raise NoRoom
+    pools = [pool_of(pool.ledger, pool.topology, names) for names in children]
+    places = []
+    for child, some in zip(pools, _parts(pools, wanted), strict=True):
+        places += _pack(child, some, depth + 1, job) if some else []
+    return places
+
+
+def _parts(pools: Sequence[Pool], wanted: Wanted) -> list[list[tuple[int, PodSet, int]]]:
+    """Which pods each child gets: the largest set first, to whoever lacks most of its part; what is over, where it fits."""
+    due = [sum(count * _gpus(pod_set) for _, pod_set, count in wanted) / len(pools)] * len(pools)
+    parts: list[dict[int, int]] = [{} for _ in pools]
+    for index, pod_set, count in sorted(wanted, key=lambda w: (-w[2] * _gpus(w[1]), w[0])):
+        room = [int(rooms(pool, pod_set).sum()) for pool in pools]
+        gpus, left = _gpus(pod_set), count
+        for bounded in (True, False):
+            for child in sorted(range(len(pools)), key=lambda c: (-due[c], c)):
+                pods = min(left, room[child], max(0, round(due[child] / gpus)) if bounded else left)
+                parts[child][index] = parts[child].get(index, 0) + pods
+                due[child], room[child], left = due[child] - pods * gpus, room[child] - pods, left - pods
+        assert not left, "the caller took children with room for every set"
+    return [[(i, s, part[i]) for i, s, _ in wanted if part[i]] for part in parts]
+
+
+def _gpus(pod_set: PodSet) -> int:
+    return pod_set.demand.gpus if isinstance(pod_set.demand, Whole) else 0
 
 
 def _ranked(topology: Topology, job: Job, places: Sequence[PodPlace]) -> tuple[PodPlace, ...]:

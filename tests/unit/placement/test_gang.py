@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.builders import node, pending, plan_of, pods, where
+from collections import Counter
 
+import pytest
+from tests.builders import job, node, pending, plan_of, pods, where
+
+from gpufleet.model.workload import PodSet
+from gpufleet.placement import Gang, Ledger, Topology, place_gang
 from gpufleet.placement.binpack import assign
 from gpufleet.placement.fill import NoRoom
 from gpufleet.placement.gang import balanced, fewest
@@ -48,3 +52,27 @@ def test_an_exact_assignment_is_found_where_greedy_fails() -> None:
 def test_what_cannot_be_assigned_is_none() -> None:
     assert assign([(4, 0, 0), (4, 0, 0)], [(7, 1, 1)]) is None
     assert assign([(1, 8, 0)], [(7, 4, 1)]) is None
+
+
+SHARED = {
+    "a leader and workers of its size": ([pods(gpus=8), pods(7, gpus=8)], [32, 32]),
+    "a smaller leader": ([pods(gpus=4), pods(7, gpus=8)], [28, 32]),
+    "two sets of one size, each in its leaf": ([pods(4, gpus=8), pods(4, gpus=8)], [32, 32]),
+    "many small and some large": ([pods(4, gpus=4), pods(6, gpus=8)], [32, 32]),
+    "an odd number": ([pods(gpus=8), pods(6, gpus=8)], [24, 32]),
+    "all of both leaves": ([pods(2, gpus=4), pods(9, gpus=8)], [40, 40]),
+}
+
+
+@pytest.mark.parametrize(("sets", "leaves"), SHARED.values(), ids=SHARED.keys())
+def test_several_pod_sets_share_the_leaves_evenly(sets: list[PodSet], leaves: list[int]) -> None:
+    fleet = [node(f"{leaf}{i}", path=f"s1/{leaf}") for leaf in "ab" for i in range(5)]
+    ledger, topology = Ledger(fleet), Topology(("spine", "leaf"), fleet)
+    wanted = job("g", *sets)
+    places = place_gang(ledger, topology, Gang(wanted, wanted.pods, {"H100-80": [n.name for n in fleet]}))
+    assert places is not None and len(places) == wanted.pods
+    held = Counter[str]()
+    for place in places:
+        held[place.node[0]] += len(place.gpus)
+    assert sorted(held.values()) == leaves
+    assert [Counter(p.pod_set for p in places)[i] for i in range(len(sets))] == [s.count for s in sets]

@@ -96,7 +96,7 @@ def test_gpu_job_hides_nothing_of_our_queue_and_has_the_whole_form(found: dict[s
     assert dag["links"] == ["GPU job", "GPU job logs"]
 
 
-def test_every_field_of_the_form_is_a_key_of_a_request(found: dict[str, Any]) -> None:
+def test_the_form_has_every_key_of_a_request_and_no_other(found: dict[str, Any]) -> None:
     from gpufleet.formats.request import KEYS
 
-    assert set(found["dags"]["gpu_job"]["params"]) <= set(KEYS)
+    assert set(found["dags"]["gpu_job"]["params"]) == set(KEYS)

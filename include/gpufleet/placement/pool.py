@@ -179,6 +179,8 @@ class Pool:
         return found.read()
 
 
+MANY: Final = 64
+"""From so many nodes on it pays to look for equal ones among them."""
 FEW: Final = 10
 """Up to so many nodes are worked out one by one, which is quicker than to call numpy."""
 
@@ -239,9 +241,11 @@ class Column:
         states = self._pool.states.take(rows)
         self._reach(int(states.max(initial=0)))
         new = (self._known.take(states) == UNKNOWN).nonzero()[0]
-        if len(new):
+        if len(new) > MANY:
             which, first = np.unique(states.take(new), return_index=True)
             self._known[which] = self._worked_out(rows.take(new.take(first)))
+        elif len(new):
+            self._known[states.take(new)] = self._worked_out(rows.take(new))
         self._values[rows] = self._known.take(states)
 
     def _reach(self, state: int) -> None:

@@ -68,7 +68,7 @@ def pick(pool: Pool, pod_set: PodSet, job: Job, among: NDArray[np.bool_] | None 
     if isinstance(pod_set.demand, Slice):  # equal ones differ by their place in the topology only, as rows do
         return Pick(pool.names[row])
     share = isinstance(pod_set.demand, Share)
-    ties = (keys >> CARD_BITS == best >> CARD_BITS if share else keys == best).nonzero()[0]
+    ties = (keys <= (best | (1 << CARD_BITS) - 1 if share else best)).nonzero()[0]  # whatever the card's index
     if len(ties) > FEW:
         row = int(ties[_ties(pool, ties).argmin()])
     elif len(ties) > 1:

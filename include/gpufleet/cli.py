@@ -131,9 +131,7 @@ def submit(
     kind: Annotated[str | None, typer.Option(help="training, inference or interactive.")] = None,
     pods: Annotated[str | None, typer.Option(help="They start together or not at all.")] = None,
     gpus: Annotated[str | None, typer.Option(help="Whole GPUs for each pod.")] = None,
-    memory_gib: Annotated[
-        str | None, typer.Option(help="GPU memory of each replica: a MIG slice that holds it.")
-    ] = None,
+    memory_gib: Annotated[str | None, typer.Option(help="GPU memory of each replica: a MIG slice holds it.")] = None,
     like: Annotated[str | None, typer.Option(help="As much as was learned: 'NAME; batch 2; sequence 2048'.")] = None,
     workload: Annotated[str | None, typer.Option(help="What runs, in such words: it is learned.")] = None,
     profile: Annotated[str | None, typer.Option(help="A MIG profile by name.")] = None,
@@ -143,12 +141,11 @@ def submit(
     priority: Annotated[str | None, typer.Option()] = None,
     preemptible: Annotated[bool | None, typer.Option("--preemptible/--not-preemptible")] = None,
     checkpoint_interval: Annotated[str | None, typer.Option(help="Such as 90s, 10m, 1h.")] = None,
-    topology_required: Annotated[
-        str | None, typer.Option(help="Keep all pods inside one domain of this level.")
-    ] = None,
+    topology_required: Annotated[str | None, typer.Option(help="Keep all pods in one domain of this level.")] = None,
     runtime: Annotated[str | None, typer.Option(help="Declared upper bound, such as 2h.")] = None,
     image: Annotated[str | None, typer.Option()] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated.")] = None,
+    more: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, any other key; may be repeated.")] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
@@ -160,7 +157,7 @@ def submit(
         "memory_gib": memory_gib, "like": like, "workload": workload, "profile": profile, "share": share,
         "models": models, "capacity": capacity, "priority": priority, "preemptible": preemptible,
         "checkpoint_interval": checkpoint_interval, "topology_required": topology_required, "runtime": runtime,
-        "image": image, "env": live.env_pairs(env or []),
+        "image": image, "env": live.pairs("--env", env or []), **live.pairs("--set", more or []),
     }  # fmt: skip
     live.submit(_fleet(home), given, as_json=as_json)
 

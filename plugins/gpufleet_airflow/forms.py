@@ -31,6 +31,7 @@ JOB_FORM = {
     "command": text("", "Command", "What each pod runs."),
     "pods": number(1, "Pods", "They start together or not at all.", minimum=1),
     "gpus": number(None, "Whole GPUs for each pod", "Or leave empty and say the memory below.", minimum=1),
+    "leader_gpus": number(None, "Whole GPUs for the first pod", "Where the leader differs from the workers.", minimum=1),
     "memory_gib": number(None, "GPU memory of each replica (GiB)", "A MIG slice that holds it is chosen.", kind="number"),
     "like": text(None, "GPU memory as learned of", "Instead of the memory: 'NAME; batch 2; sequence 2048'."),
     "profile": text(None, "MIG profile", "Only where it must be that one, such as 1g.10gb."),

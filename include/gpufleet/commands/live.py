@@ -28,12 +28,12 @@ def me() -> Principal:
     return Principal(login)
 
 
-def env_pairs(pairs: list[str]) -> dict[str, str]:
-    """`NAME=VALUE` words to a mapping."""
-    for pair in pairs:
-        if "=" not in pair:
-            raise Invalid(f"--env '{pair}' is not NAME=VALUE.")
-    return dict(pair.split("=", 1) for pair in pairs)
+def pairs(option: str, words: list[str]) -> dict[str, str]:
+    """`NAME=VALUE` words of an option to a mapping."""
+    for word in words:
+        if "=" not in word:
+            raise Invalid(f"{option} '{word}' is not NAME=VALUE.")
+    return dict(word.split("=", 1) for word in words)
 
 
 def submit(fleet: Fleet, given: dict[str, Any], *, as_json: bool) -> None:

@@ -45,6 +45,8 @@ class JobRequest:
     env: tuple[tuple[str, str], ...] = ()
     pods: int = 1
     demand: Demand = Whole(1)
+    leader_gpus: int | None = None
+    """Whole GPUs of the first pod, where it asks for others than the workers."""
     gpu_memory_mib: int = 0
     models: tuple[str, ...] = ()
     capacity: tuple[CapacityType, ...] = ()
@@ -74,7 +76,7 @@ class JobRequest:
             project=self.project,
             queue=queue,
             kind=self.kind,
-            pod_sets=(PodSet(self.pods, self.demand, derived=self.derived),),
+            pod_sets=self._pod_sets(),
             submitted_at=at,
             submitted_by=submitted_by,
             priority=self.priority,
@@ -91,6 +93,11 @@ class JobRequest:
             workload=self.workload or self.like,
         )
 
+    def _pod_sets(self) -> tuple[PodSet, ...]:
+        if self.leader_gpus is None:
+            return (PodSet(self.pods, self.demand, derived=self.derived),)
+        return PodSet(1, Whole(self.leader_gpus)), PodSet(self.pods - 1, self.demand)
+
 
 KEYS: Final = (
     "team",
@@ -102,6 +109,7 @@ KEYS: Final = (
     "env",
     "pods",
     "gpus",
+    "leader_gpus",
     "memory_gib",
     "like",
     "profile",
@@ -144,6 +152,10 @@ def parse_request(raw: Mapping[str, Any]) -> JobRequest:
     )
     if request.min_members is not None and request.min_members > request.pods:
         raise Invalid(f"min_members {request.min_members} is more than the {request.pods} pods.")
+    if request.leader_gpus is not None and (request.pods < 2 or not isinstance(request.demand, Whole)):
+        raise Invalid(
+            "leader_gpus is for a gang of whole GPUs: pods must be 2 or more, and gpus is what each worker asks."
+        )
     return request
 
 
@@ -159,6 +171,7 @@ _READERS: Final[dict[str, Any]] = {
     "command": readers.command,
     "env": readers.env,
     "pods": readers.positive,
+    "leader_gpus": readers.positive,
     "models": readers.models,
     "gpu_memory_gib": readers.memory,
     "capacity": readers.capacity,

@@ -207,8 +207,9 @@ def _refuse_levels(connection: Connection, request: JobRequest) -> None:
 def _refuse_demand(request: JobRequest, models: list[GpuModel], largest: int) -> None:
     key = "like" if request.like else "memory_gib"
     if isinstance(request.demand, Whole):
-        if request.demand.gpus > largest:
-            raise Invalid(f"gpus: a pod asks for {request.demand.gpus} GPUs, the largest node has {largest}.")
+        for asks, gpus in (("gpus", request.demand.gpus), ("leader_gpus", request.leader_gpus or 0)):
+            if gpus > largest:
+                raise Invalid(f"{asks}: a pod asks for {gpus} GPUs, the largest node has {largest}.")
         _refuse_memory("gpu_memory_gib", request.gpu_memory_mib, max(m.memory_mib for m in models), "GPU")
     elif isinstance(request.demand, Slice):
         _refuse_slice(key, request.demand, models)

@@ -23,7 +23,7 @@ OVER = ("succeeded", "failed", "cancelled")
 class GpuJobOperator(BaseOperator):
     """Submit a GPU job and wait for its end without holding a worker.
 
-    `job` has the keys of a job request (docs/formats.md): team, project, command, pods, gpus or memory_gib, ...
+    `job` has the keys of a job request (docs/formats-request.md): team, project, command, pods, gpus or memory_gib, ...
     It may be a template, or another task's result; without it the run's params are the request. The task
     returns {job, state, attempts, last_step, url, ...}.
     A job that was refused, failed or was cancelled fails the task without another try: Airflow's retries are for

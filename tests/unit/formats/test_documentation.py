@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpufleet.commands import offline
+from gpufleet.formats.request import KEYS
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```yaml\n(.*?)```", DOCUMENT, re.S))
@@ -17,6 +18,12 @@ RUNS = [
     for run in re.findall(r"<!-- run: gpufleet (.*?) -->\n```json\n(.*?)```", DOCUMENT, re.S)
     if "scenario" in run[0]
 ]
+
+
+def test_every_key_of_a_request_is_explained_and_no_other() -> None:
+    table = (Path(__file__).parents[3] / "docs" / "formats-request.md").read_text()
+    first_cells = re.findall(r"^\| (`.*?) \|", table, re.M)
+    assert sorted(key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)) == sorted(KEYS)
 
 
 @pytest.mark.parametrize(("command", "answer"), RUNS, ids=[command for command, _ in RUNS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from gpufleet.errors import Invalid
 from gpufleet.formats.request import parse_request
 from gpufleet.model.capacity import CapacityType
-from gpufleet.model.workload import Share, Slice, Whole, Workload
+from gpufleet.model.workload import PodSet, Share, Slice, Whole, Workload
 
 GOOD = {"team": "vision", "project": "digits", "command": "python train.py --lr 0.1"}
 
@@ -85,6 +85,9 @@ REFUSED = {
         {"workload": 7},
         "workload must name a workload with its batch and sequence, not 7",
     ),
+    "a leader without workers": ({"leader_gpus": 8}, "leader_gpus is for a gang of whole GPUs"),
+    "a leader of workers on slices": ({"pods": 3, "memory_gib": 9, "leader_gpus": 8}, "leader_gpus is for a gang"),
+    "a leader without a GPU": ({"pods": 3, "leader_gpus": 0}, "leader_gpus must be a whole number above 0"),
     "more members than pods": ({"pods": 2, "min_members": 3}, "min_members 3 is more than the 2 pods"),
 }
 
@@ -126,3 +129,9 @@ TAKEN = {
 @pytest.mark.parametrize(("change", "field", "want"), TAKEN.values(), ids=TAKEN)
 def test_taken(change: dict[str, Any], field: str, want: Any) -> None:
     assert getattr(parse_request({**GOOD, **change}), field) == want
+
+
+def test_a_leader_may_ask_for_other_gpus_than_its_workers() -> None:
+    asked = parse_request({**GOOD, "pods": 4, "gpus": 8, "leader_gpus": "2"})
+    job = asked.to_job(id="j", queue="a", submitted_by="ada", at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert job.pod_sets == (PodSet(1, Whole(2)), PodSet(3, Whole(8))) and job.pods == 4

@@ -5,12 +5,12 @@ Colours are those of Okabe and Ito, told apart by colour-blind eyes; ours is blu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
 import altair as alt
 
-from benchmarks.ceilings import CEILINGS
 from benchmarks.figures import OURS, bound_of, is_ours, openb_gain
 from benchmarks.known import Known
 from benchmarks.ranges import range_of, read_ranges
@@ -31,18 +31,37 @@ def styled(chart: Any, title: str, subtitle: str) -> Any:
         chart.properties(title=head, background="white", padding=14)
         .configure(font=FONT)
         .configure_title(fontSize=16, subtitleFontSize=12, subtitleColor="#555555", subtitlePadding=5, color=BLACK)
-        .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#E6E6E6")
-        .configure_axis(domainColor="#888888", tickColor="#888888", labelColor="#333333", titleColor="#333333")
+        .configure_axis(
+            labelFontSize=11,
+            titleFontSize=12,
+            titleFontWeight="normal",
+            gridColor="#E6E6E6",
+            domainColor="#888888",
+            tickColor="#888888",
+            labelColor="#333333",
+            titleColor="#333333",
+        )
         .configure_view(stroke=None)
         .configure_header(labelFontSize=12, labelFontWeight="bold", labelColor=BLACK)
         .configure_legend(labelFontSize=12, titleFontSize=12, symbolStrokeWidth=3, labelLimit=400)
     )
 
 
+def _title(words: str) -> Any:
+    """Of one panel among several."""
+    return alt.TitleParams(words, fontSize=12, anchor="start", frame="group", offset=6)
+
+
+def _decades(channel: Any, field: str, title: str) -> Any:
+    """A logarithmic axis with a line at every power of ten."""
+    axis = alt.Axis(values=[10**power for power in range(-6, 7)], format="~g")
+    return channel(field, title=title, scale=alt.Scale(type="log"), axis=axis)
+
+
 # ---------------------------------------------------------------- openb
 
 LINES: Final = {"gpufleet": ("known", BLUE), "FGD": ("fgd", ORANGE), "best fit": ("bestfit", GREEN)}
-FROM: Final = 80
+FROM: Final = 85
 """Percent of arrivals where policies begin to differ."""
 
 
@@ -65,20 +84,21 @@ def _curve(known: Known, workload: str) -> Any:
         for share, value in known.result(f"openb.{workload}.{name}")["curve"].items()
         if int(share) >= FROM
     ]
+    ceiling = known.result(f"ceiling.{workload}")["mean"]
+    # the upper end is between two numbers, so that no label sticks out and panels stand in line
+    ends = [math.floor(min(r["given"] for r in rows)), math.ceil(ceiling) + 0.4]
     colour = alt.Scale(domain=list(LINES), range=[c for _, c in LINES.values()])
-    x = alt.X("arrived:Q", title="asked for, % of all GPUs", scale=alt.Scale(domain=[FROM, 130], nice=False))
-    y = alt.Y("given:Q", title="given out, %", scale=alt.Scale(zero=False, nice=True))
-    paint = alt.Color("policy:N", scale=colour, title=None, legend=alt.Legend(orient="bottom"))
+    span, few = alt.Scale(domain=[FROM, 130], nice=False), alt.Axis(tickCount=5)
+    x = alt.X("arrived:Q", title="asked for, % of all GPUs", scale=span, axis=few)
+    y = alt.Y("given:Q", title="given out, %", scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(tickCount=6))
+    paint = alt.Color("policy:N", scale=colour, title=None, legend=alt.Legend(orient="bottom", symbolType="stroke"))
     line = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2).encode(x, y, paint)
     last = [{**r, "text": f"{r['given']:.1f}"} for r in rows if r["arrived"] == 130]
     end = alt.Chart(alt.Data(values=last)).mark_text(align="left", dx=4, fontSize=11).encode(x, y, paint, text="text:N")
     layers = [line, end]
-    if workload in CEILINGS:
-        top = alt.Chart(alt.Data(values=[{"given": CEILINGS[workload]}]))
-        layers.append(top.mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=1.3).encode(y=y))
-    return alt.layer(*layers).properties(
-        width=205, height=165, title=alt.TitleParams(workload, fontSize=12, anchor="start")
-    )
+    top = alt.Chart(alt.Data(values=[{"given": ceiling}]))
+    layers.append(top.mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=1.3).encode(y=y))
+    return alt.layer(*layers).properties(width=195, height=200, title=_title(workload))
 
 
 def gains(known: Known) -> Any:
@@ -142,35 +162,32 @@ def throughput(known: Known) -> Any:
         return [{"mean": told["mean"], **ends, **({"bound": top} if top else {})}]
 
     rows = _fleet_rows(known, row)
-    base = alt.Chart().encode(alt.Y("policy:N", sort=_names(known), title=None))
-    x = alt.X("mean:Q", title="GPU-hours of finished training over GPUs x time", scale=alt.Scale(domain=[0, 1.05]))
-    layers = [
-        base.mark_bar(height=15, opacity=0.85).encode(x, color=_own()),
-        base.mark_rule(color=BLACK, strokeWidth=1.4).encode(alt.X("low:Q"), alt.X2("high:Q")),
-        base.mark_text(align="left", dx=4, x=4, color="white", fontSize=11).encode(text="text:N"),
-    ]
-    if any("bound" in r for r in rows):
-        tick = base.transform_filter("isValid(datum.bound)").mark_tick(color=ORANGE, thickness=2.5, size=19)
-        layers.append(tick.encode(alt.X("bound:Q")))
-    chart = (
-        alt.layer(*layers, data=alt.Data(values=rows))
-        .properties(width=WIDE - 60, height=alt.Step(22))
-        .facet(row=alt.Row("group:N", title=None, sort=known.groups("fleet"), header=_above()), spacing=14)
-        .resolve_scale(y="independent")
-    )
+    panels = [_bars([r for r in rows if r["group"] == group]) for group in known.groups("fleet")]
     return styled(
-        chart,
+        alt.vconcat(*panels, spacing=16),
         "Effective throughput of a simulated fleet, by policy",
         "Bars: mean over seeds; lines: 95 % interval; orange ticks: the bound of any schedule, where it was computed.",
     )
 
 
-def _above() -> Any:
-    return alt.Header(orient="top", labelAnchor="start", labelAngle=0)
+def _bars(rows: list[Row]) -> Any:
+    """One group of policies; the axis is the same in all."""
+    base = alt.Chart(alt.Data(values=rows)).encode(_policies(rows))
+    scale, axis = alt.Scale(domain=[0, 1], nice=False), alt.Axis(tickCount=6, format=".1f")
+    x = alt.X("mean:Q", title="GPU-hours of finished training over GPUs x time", scale=scale, axis=axis)
+    layers = [
+        base.mark_bar(height=15).encode(x, color=_own()),
+        base.mark_rule(color=BLACK, strokeWidth=1.4).encode(alt.X("low:Q"), alt.X2("high:Q")),
+        base.mark_text(align="left", x=6, color="white", fontSize=11).encode(text="text:N"),
+    ]
+    if any("bound" in r for r in rows):
+        layers.append(base.mark_tick(color=ORANGE, thickness=2.5, size=19).encode(alt.X("bound:Q")))
+    return alt.layer(*layers).properties(width=WIDE - 60, height=alt.Step(22), title=_title(rows[0]["group"]))
 
 
-def _names(known: Known) -> list[str]:
-    return list(dict.fromkeys(e.name for e in known.listed if e.kind == "fleet"))
+def _policies(rows: list[Row]) -> Any:
+    """In the order of the list, as far as they are there."""
+    return alt.Y("policy:N", sort=list(dict.fromkeys(r["policy"] for r in rows)), title=None)
 
 
 def waits(known: Known) -> Any:
@@ -185,30 +202,24 @@ def waits(known: Known) -> Any:
         ]
 
     rows = _fleet_rows(known, row)
-    shape = alt.Shape(
-        "mark:N",
-        scale=alt.Scale(domain=["p50", "p99"], range=["circle", "diamond"]),
-        title=None,
-        legend=alt.Legend(orient="bottom"),
-    )
-    base = alt.Chart().encode(alt.Y("policy:N", sort=_names(known), title=None))
-    x = alt.X("hours:Q", scale=alt.Scale(type="log"), title="hours until the first start (log scale)")
-    line = base.mark_line(strokeWidth=1.2, opacity=0.5).encode(x, detail="policy:N", color=_own())
-    dots = base.mark_point(filled=True, size=70, opacity=0.9).encode(x, shape=shape, color=_own())
-    chart = (
-        alt.layer(line, dots, data=alt.Data(values=rows))
-        .properties(width=WIDE // 2 - 60, height=alt.Step(22))
-        .facet(
-            row=alt.Row(
-                "group:N", title=None, sort=known.groups("fleet"), header=alt.Header(labelAngle=0, labelAlign="left")
-            ),
-            column=alt.Column("class:N", title=None, sort=["training", "largest gangs", "inference"]),
-        )
-        .resolve_scale(y="independent", x="independent")
-    )
+    pairs = dict.fromkeys((r["group"], r["class"]) for r in rows)
+    panels = [_dots([r for r in rows if (r["group"], r["class"]) == pair]) for pair in pairs]
     return styled(
-        chart, "Waits by class and policy", "Who never started has waited until the last arrival. Blue: gpufleet."
+        alt.concat(*panels, columns=2, spacing=26),
+        "How long jobs waited for their first start, by class and policy",
+        "Circle: half of them waited less; diamond: one in a hundred waited longer. Who never started has waited until the\n"
+        "last arrival. Blue: gpufleet. Each panel has its own logarithmic scale.",
     )
+
+
+def _dots(rows: list[Row]) -> Any:
+    """One class of one group."""
+    shape = alt.Shape("mark:N", scale=alt.Scale(domain=["p50", "p99"], range=["circle", "diamond"]), legend=None)
+    base = alt.Chart(alt.Data(values=rows)).encode(_policies(rows), _decades(alt.X, "hours:Q", "hours"))
+    line = base.mark_line(strokeWidth=1.2, opacity=0.5).encode(detail="policy:N", color=_own())
+    dots = base.mark_point(filled=True, size=70, opacity=1).encode(shape=shape, color=_own())
+    title = _title(f"{rows[0]['group']}: {rows[0]['class']}")
+    return alt.layer(line, dots).properties(width=WIDE // 2 - 75, height=alt.Step(22), title=title)
 
 
 LEAST: Final = 1 / 3600
@@ -226,9 +237,11 @@ def serving(known: Known) -> Any | None:
     if not rows:
         return None
     y = alt.Y("useful:Q", title="useful utilisation", scale=alt.Scale(domain=[0, 1]))
-    x = alt.X("wait:Q", title="p99 wait of replicas, seconds (log scale)", scale=alt.Scale(type="log"))
+    x = _decades(alt.X, "wait:Q", "p99 wait of replicas, seconds (log scale)")
     base = alt.Chart(alt.Data(values=rows)).encode(x, y)
-    dots = base.mark_point(filled=True, size=80).encode(color=_own(), shape=alt.Shape("group:N", title="work"))
+    dots = base.mark_point(filled=True, size=80, opacity=1).encode(
+        color=_own(), shape=alt.Shape("group:N", title="work")
+    )
     words = base.mark_text(align="left", dx=8, fontSize=11).encode(text="policy:N", color=_own())
     minute = alt.Chart(alt.Data(values=[{"wait": 60}])).mark_rule(color=ORANGE, strokeDash=[4, 3]).encode(x=x)
     chart = alt.layer(minute, dots, words).properties(width=WIDE - 160, height=300)
@@ -253,13 +266,14 @@ def speed(known: Known) -> Any:
     rows = []
     for timed in known.result("speed")["figures"]:
         its, value = range_of(f"speed.{timed['name']}", ranges), timed["seconds"]
-        told = f"{value:.2g} s" if value >= 1 else f"{1000 * value:.2g} ms"
+        told = f"{value:.2f} s" if value >= 1 else f"{1000 * value:.3g} ms"
         rows.append({"figure": WORDS[timed["name"]], "times": timed["times"], "most": its and its.most, "text": told})
     base = alt.Chart(alt.Data(values=rows)).encode(
-        alt.Y("figure:N", sort=list(WORDS.values()), title=None, axis=alt.Axis(labelLimit=330))
+        alt.Y("figure:N", sort=list(WORDS.values()), title=None, axis=alt.Axis(labelLimit=480))
     )
-    x = alt.X("times:Q", scale=alt.Scale(type="log"), title="multiples of the fixed work (log scale)")
-    dots = base.mark_point(filled=True, size=90, color=BLUE).encode(x)
+    x = _decades(alt.X, "times:Q", "multiples of the fixed work (log scale)")
+    x.scale = alt.Scale(type="log", domain=[1e-5, 100], nice=False)  # room for words left of the quickest
+    dots = base.mark_point(filled=True, size=90, opacity=1, color=BLUE).encode(x)
     words = base.mark_text(align="right", dx=-9, fontSize=11, color=BLUE).encode(x, text="text:N")
     most = (
         base.transform_filter("isValid(datum.most)")
@@ -267,7 +281,7 @@ def speed(known: Known) -> Any:
         .encode(alt.X("most:Q"))
     )
     return styled(
-        alt.layer(dots, words, most).properties(width=WIDE - 340, height=alt.Step(30)),
+        alt.layer(dots, words, most).properties(width=WIDE - 410, height=alt.Step(30)),
         "How fast the engine decides",
         "Words: processor time as measured. Dots: the same as multiples of a fixed piece of work. Orange: the bound.",
     )

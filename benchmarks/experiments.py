@@ -15,7 +15,7 @@ PROJECT: Final = Path(__file__).parents[1]
 LIST: Final = PROJECT / "benchmarks" / "experiments.yaml"
 PROFILES: Final = ("full", "quick")
 OPENB: Final = (
-    "simulate openb --pods benchmarks/data/openb/openb_pod_list_{0}.csv.gz"
+    "--pods benchmarks/data/openb/openb_pod_list_{0}.csv.gz"
     " --nodes benchmarks/data/openb/openb_node_list_gpu_node.csv"
     " --order benchmarks/data/openb_golden/{0}_pod_order.csv.gz"
     " --ties benchmarks/data/openb_golden/{0}_node_prefix.csv.gz"
@@ -27,7 +27,7 @@ class Experiment:
     """One run of one door: `words` follow `python -m`, from the project's root."""
 
     kind: str
-    """openb, fleet or speed."""
+    """openb, ceiling, fleet or speed."""
     group: str
     """The workload of an openb run; the work that fleets of one group share."""
     name: str
@@ -60,10 +60,19 @@ def experiments(profile: str, path: Path = LIST) -> list[Experiment]:
 
 def _openb(listed: dict[str, Any], profile: str) -> Iterator[Experiment]:
     for run in listed["runs"]:
-        here = run.get(f"{profile}_on", listed["workloads"])
-        for workload in here if profile in run else ():
-            words = f"gpufleet {OPENB.format(workload)} {run['words']} --seeds {run[profile]} --json"
+        for workload in _workloads(listed, run, profile):
+            words = f"gpufleet simulate openb {OPENB.format(workload)} {run['words']} --seeds {run[profile]} --json"
             yield Experiment("openb", workload, run["name"], tuple(words.split()))
+    run = listed["ceiling"]
+    for workload in _workloads(listed, run, profile):
+        words = f"benchmarks ceiling {OPENB.format(workload)} --seeds {run[profile]}"
+        yield Experiment("ceiling", workload, "", tuple(words.split()))
+
+
+def _workloads(listed: dict[str, Any], run: dict[str, Any], profile: str) -> list[str]:
+    """On which the profile has this run."""
+    found: list[str] = run.get(f"{profile}_on", listed["workloads"]) if profile in run else []
+    return found
 
 
 def _fleet(listed: list[dict[str, Any]], profile: str) -> Iterator[Experiment]:

@@ -26,7 +26,11 @@ def figures(listed: Iterable[Experiment], outcomes: Mapping[str, Outcome]) -> di
     for experiment, result in there:
         match experiment.kind:
             case "openb":
-                found |= _named(experiment.label, _openb(experiment, result))
+                found |= _named(
+                    experiment.label, _openb(experiment, result, outcomes.get(f"ceiling.{experiment.group}"))
+                )
+            case "ceiling":
+                found |= _named(experiment.label, {"mean": result["mean"]})
             case "fleet":
                 others = {e.name: r for e, r in there if (e.kind, e.group) == ("fleet", experiment.group)}
                 found |= _named(experiment.label, _fleet(result, others))
@@ -39,14 +43,23 @@ def _named(label: str, values: Mapping[str, float]) -> dict[str, float]:
     return {f"{label}.{name}": value for name, value in values.items()}
 
 
-def _openb(experiment: Experiment, result: dict[str, Any]) -> dict[str, float]:
+def _openb(experiment: Experiment, result: dict[str, Any], top: Outcome | None) -> dict[str, float]:
+    """Published rules by their distance to the table, ours by the gain over FGD and the distance to the ceiling."""
     found = {f"mean_{mark}": result["mean"][key] for mark, key in MARKS.items()}
     if experiment.name not in OURS:
         return {**found, "off_published": off_published(experiment, result)}
     for mark in MARKS:
         gain = openb_gain(experiment.group, result, mark)
         found |= {f"gain_{mark}": gain.mean, f"gain_{mark}_least": gain.least}
+    if experiment.name == "known" and top is not None:
+        below = below_ceiling(result, top.result)
+        found |= {"below_ceiling": below.mean, "below_ceiling_least": below.least}
     return found
+
+
+def below_ceiling(result: dict[str, Any], top: dict[str, Any]) -> Paired:
+    """The ceiling minus ours in points at 130 %, by seed: never below 0."""
+    return differences(by_seed(top, "ceiling"), by_seed(result, "1.3"))
 
 
 def by_seed(result: dict[str, Any], key: str) -> dict[int, float]:

@@ -14,7 +14,7 @@ from benchmarks.experiments import PROJECT, Experiment
 
 ROOTS = {"gpufleet": PROJECT / "include" / "gpufleet", "benchmarks": PROJECT / "benchmarks"}
 """Our packages, by name."""
-DOORS = {"simulate": "gpufleet.commands.simulate", "speed": "benchmarks.speed"}
+DOORS = {"simulate": "gpufleet.commands.simulate", "speed": "benchmarks.speed", "ceiling": "benchmarks.ceiling"}
 """The module behind the first word of a command line."""
 TABLES = ("*.json", "*.csv", "*.yaml")
 """Data that a package carries."""

@@ -51,6 +51,10 @@ def result(experiment: Experiment) -> dict[str, Any]:
         return openb(experiment)
     if experiment.kind == "fleet":
         return fleet("gpufleet", 0.9) if experiment.name == "ours" else fleet("kube-default", 0.75)
+    if experiment.kind == "ceiling":
+        tops = {s: published(experiment.group, "fgd", s)[130] + 1.2 for s in SEEDS}
+        runs = [{"seed": s, "ceiling": top, "first_refusal": 96.0} for s, top in tops.items()]
+        return {"mean": sum(tops.values()) / len(tops), "runs": runs}
     timed = [{"name": name, "seconds": 0.5, "times": 4.0} for name in WORDS]
     return {"figures": timed, "memory_mib": 200.0}
 
@@ -69,6 +73,7 @@ def test_gains_are_in_pairs_by_seed(known: Known) -> None:
     found = figures(known.listed, known.outcomes)
     assert found["openb.default.known.gain_130"] == pytest.approx(AHEAD + 0.05)
     assert found["openb.default.known.gain_130_least"] == pytest.approx(AHEAD)
+    assert found["openb.default.known.below_ceiling_least"] == pytest.approx(0.2)
     assert found["openb.default.fgd.off_published"] == pytest.approx(0)
     assert found["fleet.gangs.ours.gain_over.hold"] == pytest.approx(20)
     assert found["fleet.gangs.ours.part_of_bound"] == pytest.approx(0.9 / 0.95)

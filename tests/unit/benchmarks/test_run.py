@@ -146,12 +146,12 @@ def test_every_spec_is_run_by_a_profile() -> None:
 
 LISTS = {
     "a line without words": (
-        "openb: {workloads: [], runs: []}\nspeed: {}\nfleet: [{group: a, name: b, full: 1}]\n",
+        "openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\nfleet: [{group: a, name: b, full: 1}]\n",
         "words",
     ),
-    "a file without fleets": ("openb: {workloads: [], runs: []}\nspeed: {}\n", "fleet"),
+    "a file without fleets": ("openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\n", "fleet"),
     "the same line twice": (
-        "openb: {workloads: [], runs: []}\nspeed: {}\n"
+        "openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\n"
         "fleet: [{group: a, name: b, words: c, full: 1}, {group: a, name: b, words: d, full: 1}]\n",
         "twice",
     ),
@@ -169,9 +169,9 @@ def test_lists_that_are_refused(text: str, says: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the command line
 
 WORDS = {
-    "no words": ([], "python -m benchmarks run full|quick"),
+    "no words": ([], "arguments are required: door"),
     "an unknown profile": (["run", "slow"], "known are full, quick"),
-    "repeats of nothing": (["speed", "--repeats", "0"], "--repeats N"),
+    "repeats of nothing": (["speed", "--repeats", "0"], "--repeats is at least 1"),
     "an option nobody knows": (["speed", "--fast"], "--fast"),
 }
 

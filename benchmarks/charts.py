@@ -197,8 +197,8 @@ def waits(known: Known) -> Any:
         return [
             {"class": kind.replace("_", " "), "mark": mark, "hours": max(told[mark] / HOUR, LEAST)}
             for kind, told in result["wait_seconds"].items()
-            if told.get("p99")
             for mark in ("p50", "p99")
+            if told.get("p99") and mark in told
         ]
 
     rows = _fleet_rows(known, row)
@@ -272,7 +272,7 @@ def speed(known: Known) -> Any:
         alt.Y("figure:N", sort=list(WORDS.values()), title=None, axis=alt.Axis(labelLimit=480))
     )
     x = _decades(alt.X, "times:Q", "multiples of the fixed work (log scale)")
-    x.scale = alt.Scale(type="log", domain=[1e-5, 100], nice=False)  # room for words left of the quickest
+    x.scale = alt.Scale(type="log", domain=[3e-5, 100], nice=False)  # room for words left of the quickest
     dots = base.mark_point(filled=True, size=90, opacity=1, color=BLUE).encode(x)
     words = base.mark_text(align="right", dx=-9, fontSize=11, color=BLUE).encode(x, text="text:N")
     most = (

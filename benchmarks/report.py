@@ -74,4 +74,5 @@ def _blocks(text: str) -> list[str]:
 
 def _cells(line: str) -> list[str]:
     """Of one row; a line that is no row is one cell, its emphasis taken off."""
+    line = line.replace("+-", "±")
     return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else [line.strip("*")]

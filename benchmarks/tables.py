@@ -78,14 +78,16 @@ def _gain(gain: Paired) -> str:
 def rules(known: Known) -> str:
     """Our replays of the published rules: mean at 130 %, and how far the worst column is from the table."""
     workloads = known.groups("openb")
-    rows = []
-    for rule in NAMES:
-        there = [known.experiment(f"openb.{w}.{rule}") for w in workloads]
-        cells = [
-            f"{known.result(e.label)['mean']['1.3']:.2f} ({off_published(e, known.result(e.label)):.3f})" for e in there
-        ]
-        rows.append([rule, *cells])
+    rows = ([rule, *(_rule_cell(known, f"openb.{workload}.{rule}") for workload in workloads)] for rule in NAMES)
     return table(["rule", *workloads], rows)
+
+
+def _rule_cell(known: Known, label: str) -> str:
+    """A dash where it was not measured yet."""
+    if label not in known.outcomes:
+        return "-"
+    result = known.result(label)
+    return f"{result['mean']['1.3']:.2f} ({off_published(known.experiment(label), result):.3f})"
 
 
 def speed(known: Known) -> str:

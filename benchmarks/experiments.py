@@ -43,7 +43,7 @@ def experiments(profile: str, path: Path = LIST) -> list[Experiment]:
     """All of a profile, in the order of the file. Raises Invalid for a file that says something else."""
     if profile not in PROFILES:
         raise Invalid(f"profile '{profile}' is not known; known are {', '.join(PROFILES)}.")
-    listed = yaml.safe_load(path.read_text())
+    listed = read_yaml(path)
     try:
         found = [
             *_openb(listed["openb"], profile),
@@ -56,6 +56,20 @@ def experiments(profile: str, path: Path = LIST) -> list[Experiment]:
     if twice := sorted({label for label in labels if labels.count(label) > 1}):
         raise Invalid(f"{path.name}: {twice[0]} is there twice.")
     return found
+
+
+def works(path: Path = LIST) -> dict[str, str]:
+    """What the fleets of a group work on, in words."""
+    found: dict[str, str] = read_yaml(path).get("works", {})
+    return found
+
+
+def read_yaml(path: Path) -> Any:
+    """What the file says. Raises Invalid for a file that is not YAML."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except yaml.YAMLError as why:
+        raise Invalid(f"{path.name}: is not YAML: {' '.join(str(why).split())}.") from None
 
 
 def _openb(listed: dict[str, Any], profile: str) -> Iterator[Experiment]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.experiments import Experiment
@@ -17,6 +17,8 @@ class Known:
 
     listed: tuple[Experiment, ...]
     outcomes: Mapping[str, Outcome]
+    works: Mapping[str, str] = field(default_factory=dict)
+    """What the fleets of a group work on, in words."""
 
     def result(self, label: str) -> dict[str, Any]:
         """Raises Invalid for what was not measured."""
@@ -30,6 +32,10 @@ class Known:
     def groups(self, kind: str) -> list[str]:
         """Workloads of openb, or works of fleets, in the order of the list."""
         return list(dict.fromkeys(e.group for e in self.listed if e.kind == kind))
+
+    def work(self, group: str) -> str:
+        """The group's name and what it works on."""
+        return ": ".join(filter(None, (group, self.works.get(group))))
 
     def group(self, kind: str, group: str) -> dict[str, dict[str, Any]]:
         """Results of one group by name."""

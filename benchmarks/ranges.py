@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from benchmarks.experiments import read_yaml
 from gpufleet.errors import Invalid
 
 FILE: Final = Path(__file__).parent / "ranges.yaml"
@@ -39,7 +38,7 @@ class Range:
 
 def read_ranges(profile: str, path: Path = FILE) -> list[Range]:
     """Ranges of a profile, in the order of the file. Raises Invalid that names the line's figure."""
-    sections = yaml.safe_load(path.read_text())
+    sections = read_yaml(path)
     if not isinstance(sections, dict) or profile not in sections:
         raise Invalid(f"{path.name}: has no section '{profile}'.")
     shared = sections.get("both") or {}

@@ -110,7 +110,7 @@ WORDS: Final = {
 
 def fleets(known: Known) -> str:
     """One table for every group of fleet experiments."""
-    return "\n\n".join(f"**{group}**\n\n{_fleet(known, group)}" for group in known.groups("fleet"))
+    return "\n\n".join(f"**{known.work(group)}**\n\n{_fleet(known, group)}" for group in known.groups("fleet"))
 
 
 def _fleet(known: Known, group: str) -> str:

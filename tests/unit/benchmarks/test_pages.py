@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.experiments import Experiment, experiments
+from benchmarks.charts import CHARTS
+from benchmarks.experiments import PROJECT, Experiment, experiments
 from benchmarks.figures import figures
 from benchmarks.known import Known
 from benchmarks.markers import rewritten
 from benchmarks.paired import differences, gains
 from benchmarks.published import NAMES, published
 from benchmarks.ranges import read_ranges, wrong
-from benchmarks.report import PAGES, write
+from benchmarks.report import PAGES, PICTURES, TABLES, write
 from benchmarks.results import Outcome
-from benchmarks.tables import WORDS
+from benchmarks.tables import WORDS, words
 
 from gpufleet.errors import Invalid
 
@@ -154,6 +155,22 @@ def test_pictures_are_pictures_and_the_same_results_give_the_same(root: Path, kn
     assert sum(data.startswith(b"\x89PNG") for data in before.values()) >= 5
     write(known, root)
     assert {path: path.read_bytes() for path in sorted(root.rglob("*.*"))} == before
+
+
+def test_our_pages_have_a_place_for_every_table_and_none_that_nobody_fills(known: Known) -> None:
+    names = {*TABLES, *words(known)}
+    pages = [(PROJECT / page).read_text() for page in PAGES]
+    for page in pages:
+        assert rewritten(rewritten(page, dict.fromkeys(names, ""), "page"), dict.fromkeys(names, "x"), "page")
+    assert [name for name in TABLES if f"<!-- bench:{name} -->" not in pages[0]] == []
+
+
+def test_every_picture_that_a_page_shows_is_there_and_drawn_by_a_chart() -> None:
+    shown = {
+        match for page in PAGES for match in re.findall(r"pictures/(bench-\w+)\.png", (PROJECT / page).read_text())
+    }
+    assert shown <= {f"bench-{name}" for name in CHARTS}
+    assert [name for name in shown if not (PROJECT / PICTURES / f"{name}.png").is_file()] == []
 
 
 def test_a_result_that_is_missing_is_named_and_no_page_is_touched(root: Path, known: Known) -> None:

@@ -51,6 +51,7 @@ REFUSED = {
     "bounds that cross": "quick:\n  a: {least: 2, most: 1, why: because}\n",
     "a key nobody knows": "quick:\n  a: {least: 2, mots: 1, why: because}\n",
     "no such profile": "full: {}\n",
+    "no YAML": "quick:\nNOTE\nfull: {}\n",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks import inputs
-from benchmarks.experiments import PROFILES, PROJECT, Experiment, experiments
+from benchmarks.experiments import PROFILES, PROJECT, Experiment, experiments, works
 from benchmarks.results import load, load_all, place
 from benchmarks.run import Broken, run_all, spawn
 
@@ -142,6 +142,10 @@ def test_every_spec_is_run_by_a_profile() -> None:
     assert [
         p.name for p in (PROJECT / "benchmarks" / "specs").glob("*.yaml") if f"benchmarks/specs/{p.name}" not in words
     ] == []
+
+
+def test_the_work_of_every_group_is_said_in_words() -> None:
+    assert {e.group for profile in PROFILES for e in experiments(profile) if e.kind == "fleet"} == works().keys()
 
 
 LISTS = {

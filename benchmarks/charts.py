@@ -11,10 +11,10 @@ import altair as alt
 from benchmarks.figures import OURS, by_seed, openb_gain
 from benchmarks.fleet_charts import serving, throughput, waits
 from benchmarks.known import Known
-from benchmarks.look import BLACK, BLUE, GREEN, GREY, ORANGE, WIDE, decades, panel_title, styled
+from benchmarks.look import BLACK, BLUE, GREEN, GREY, ORANGE, WIDE, Row, decades, panel_title, styled
 from benchmarks.published import mean_curve
 from benchmarks.ranges import range_of, read_ranges
-from benchmarks.tables import WORDS
+from benchmarks.tables import WORDS, time_of
 
 LINES: Final = {"gpufleet": BLUE, "FGD": ORANGE, "best fit": GREEN}
 PUBLISHED: Final = {"FGD": "fgd", "best fit": "bestfit"}
@@ -38,7 +38,7 @@ def _curve(known: Known, workload: str) -> Any:
     told = known.result(f"openb.{workload}.known")
     lines = {name: mean_curve(workload, rule, by_seed(told, "1.3")) for name, rule in PUBLISHED.items()}
     lines["gpufleet"] = {int(share): value for share, value in told["curve"].items()}
-    rows = [
+    rows: list[Row] = [
         {"arrived": share, "given": value, "policy": policy}
         for policy, line in lines.items()
         for share, value in line.items()
@@ -104,8 +104,7 @@ def speed(known: Known) -> Any:
     ranges = read_ranges("full")
     rows = []
     for timed in known.result("speed")["figures"]:
-        its, value = range_of(f"speed.{timed['name']}", ranges), timed["seconds"]
-        told = f"{value:.2f} s" if value >= 1 else f"{1000 * value:.3g} ms"
+        its, told = range_of(f"speed.{timed['name']}", ranges), time_of(timed["seconds"])
         rows.append({"figure": WORDS[timed["name"]], "times": timed["times"], "most": its and its.most, "text": told})
     base = alt.Chart(alt.Data(values=rows)).encode(
         alt.Y("figure:N", sort=list(WORDS.values()), title=None, axis=alt.Axis(labelLimit=480))

@@ -15,6 +15,7 @@ from benchmarks.charts import CHARTS
 from benchmarks.experiments import PROJECT
 from benchmarks.known import Known
 from benchmarks.markers import rewritten
+from benchmarks.png import squeezed
 
 HTML: Final = "docs/benchmarks.html"
 PICTURES: Final = "docs/pictures"
@@ -48,7 +49,7 @@ def write(known: Known, root: Path = PROJECT) -> list[Path]:
 
 def _picture(root: Path, name: str, chart: dict[str, Any]) -> Path:
     path = root / PICTURES / f"bench-{name}.png"
-    path.write_bytes(vl_convert.vegalite_to_png(chart, scale=SCALE))
+    path.write_bytes(squeezed(vl_convert.vegalite_to_png(chart, scale=SCALE)))
     return path
 
 

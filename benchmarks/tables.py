@@ -93,8 +93,13 @@ def _rule_cell(known: Known, label: str) -> str:
 def speed(known: Known) -> str:
     """Processor seconds, and multiples of the fixed work."""
     found = known.result("speed")["figures"]
-    rows = ([WORDS.get(f["name"], f["name"]), f"{f['seconds']:.3g}", f"{f['times']:.3g}"] for f in found)
-    return table(["figure", "processor seconds", "x fixed work"], rows)
+    rows = ([WORDS.get(f["name"], f["name"]), time_of(f["seconds"]), f"{f['times']:.3g}"] for f in found)
+    return table(["figure", "processor time", "x fixed work"], rows)
+
+
+def time_of(seconds: float) -> str:
+    """Three figures of seconds or milliseconds."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 WORDS: Final = {
@@ -177,9 +182,10 @@ def measured(known: Known) -> str:
     days = sorted({o.day for o in known.outcomes.values()})
     least, middle, most = machine_speed(known.outcomes.values())
     total = sum(o.seconds for o in known.outcomes.values())
+    count = " of ".join(str(n) for n in dict.fromkeys((len(known.outcomes), len(known.listed))))
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return (
-        f"{len(known.outcomes)} experiments, measured {when} in {total / 60:.0f} processor minutes. The fixed piece of work\n"
+        f"{count} experiments, measured {when} in {total / 60:.0f} processor minutes. The fixed piece of work\n"
         f"(benchmarks/speed.py) took {middle:.3f} s in the middle, {least:.3f} to {most:.3f} s: so fast was the machine."
     )
 

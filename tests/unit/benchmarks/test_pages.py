@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from benchmarks.figures import figures
 from benchmarks.known import Known
 from benchmarks.markers import rewritten
 from benchmarks.paired import differences, gains
+from benchmarks.png import MARK, squeezed
 from benchmarks.published import NAMES, published
 from benchmarks.ranges import read_ranges, wrong
 from benchmarks.report import PAGES, PICTURES, TABLES, write
@@ -171,6 +174,22 @@ def test_every_picture_that_a_page_shows_is_there_and_drawn_by_a_chart() -> None
     }
     assert shown <= {f"bench-{name}" for name in CHARTS}
     assert [name for name in shown if not (PROJECT / PICTURES / f"{name}.png").is_file()] == []
+
+
+def test_a_picture_pressed_harder_shows_the_same_points() -> None:
+    lines = b"".join(b"\x00" + bytes([row % 5] * 30) for row in range(40))
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", 10, 40, 8, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(lines, 0)),
+        (b"IEND", b""),
+    ]
+    drawn = MARK + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
+    pressed = squeezed(drawn)
+    assert len(pressed) < len(drawn) / 4 and squeezed(pressed) == pressed
+    start, end = pressed.index(b"IDAT") + 4, pressed.index(b"IEND") - 8
+    assert pressed[: start - 8] == drawn[: start - 8] and zlib.decompress(pressed[start:end]) == lines
 
 
 def test_a_result_that_is_missing_is_named_and_no_page_is_touched(root: Path, known: Known) -> None:

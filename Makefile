@@ -8,10 +8,10 @@ UV := $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test ci check lint types layers fast bench test-long clean
+.PHONY: help setup setup-dev setup-bench demo up test ci check lint types layers fast bench bench-pages bench-speed test-long clean
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (python3.11 on PATH, or make PYTHON=/path/to/python3.11)"; exit 1; }
@@ -28,13 +28,19 @@ $(VENV)/.runtime: $(VENV)/.tools requirements.txt pyproject.toml
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.bench requirements-dev.txt
 	@echo "installing what the tests need"
 	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.runtime requirements-bench.txt
+	@echo "installing what draws the charts"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-bench.txt
+	@touch $@
+
 setup: $(VENV)/.runtime ## .venv from the committed lock, with gpufleet in .venv/bin
 setup-dev: $(VENV)/.dev ## setup, plus what the tests need
+setup-bench: $(VENV)/.bench ## setup, plus what draws the benchmarks' charts
 
 demo: setup ## The embedded fleet and its main story; EXIT=1 ends by itself, status 0 only if every step held
 	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit)
@@ -46,8 +52,9 @@ test: setup-dev ## Every test that needs only Python and the registries, and one
 	@$(PYTEST) tests -m "not airflow and not browser and not demo and not long"
 	@$(PYTEST) tests -m demo
 
-ci: test ## What .ci/run calls: test first, then lint, types, layers, a real browser, a running Airflow
+ci: test ## What .ci/run calls: test first, then lint, types, layers, quick benchmarks, a real browser, a running Airflow
 	@$(MAKE) --no-print-directory lint types layers
+	@$(MAKE) --no-print-directory bench QUICK=1
 	@tools/chromium.sh
 	@$(PYTEST) tests -m browser
 	@$(PYTEST) tests -m airflow
@@ -67,7 +74,13 @@ layers:
 fast:
 	@$(PYTEST) tests/unit tests/scenarios tests/architecture -x -m "not browser and not airflow"
 
-bench: setup ## Benchmarks: how fast the engine decides (benchmarks/ranges.yaml)
+bench: $(if $(QUICK),setup,setup-bench) ## Benchmarks against benchmarks/ranges.yaml, pages and charts; QUICK=1: a few minutes, no pages
+	@$(BIN)/python -m benchmarks run $(if $(QUICK),quick,full)
+
+bench-pages: setup-bench ## Pages and charts again, from the results of the last full run
+	@$(BIN)/python -m benchmarks pages
+
+bench-speed: setup ## How fast the engine decides, nothing else
 	@$(BIN)/python -m benchmarks speed
 
 test-long: setup-dev ## The long profile

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-ROOTS = ("include", "plugins", "dags", "tools")
+ROOTS = ("include", "plugins", "dags", "tools", "benchmarks")
 FILE_LINES, FUNCTION_LINES, MEDIAN_LINES, DAG_LINES, PLUGIN_LINES = 300, 40, 10, 60, 40
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc"}
 

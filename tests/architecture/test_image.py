@@ -8,6 +8,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-bench.txt", "tools/uv.txt")
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.IGNORECASE)
 
 
@@ -31,7 +32,7 @@ def test_everything_it_copies_is_there() -> None:
 
 
 def test_every_requirement_is_pinned_with_hashes() -> None:
-    for name in ("requirements.txt", "requirements-dev.txt", "tools/uv.txt"):
+    for name in LOCKS:
         blocks = re.split(r"\n(?=\S)", (PROJECT / name).read_text().strip())
         assert [b.splitlines()[0] for b in blocks if not PINNED.match(b) or "--hash=sha256:" not in b] == []
 
@@ -47,6 +48,13 @@ def test_what_the_project_asks_for_is_in_the_lock_and_both_locks_agree() -> None
     assert {n: (v, dev.get(n)) for n, v in runtime.items() if dev.get(n) != v} == {}
 
 
+def test_what_draws_charts_has_a_lock_of_its_own_that_moves_nothing_else() -> None:
+    asked = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["bench"]
+    runtime, bench = pins("requirements.txt"), pins("requirements-bench.txt")
+    assert {a.partition("==")[0] for a in asked} == bench.keys() - runtime.keys()
+    assert {n: (v, bench[n]) for n, v in runtime.items() if n in bench and bench[n] != v} == {}
+
+
 def test_no_lock_names_a_registry() -> None:
-    for name in ("requirements.txt", "requirements-dev.txt", "tools/uv.txt"):
+    for name in LOCKS:
         assert not re.search(r"https?://|index-url|find-links", (PROJECT / name).read_text())

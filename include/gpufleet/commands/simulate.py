@@ -82,6 +82,7 @@ def _document(found: Study, files: list[Path], mix: str) -> dict[str, Any]:
         "seeds": len(found.curves),
         "mean": {f"{m:g}" if m % 1 else f"{m:.1f}": round(found.mean(m), 4) for m in found.marks},
         "sd": {f"{m:g}" if m % 1 else f"{m:.1f}": round(found.sd(m), 4) for m in found.marks},
+        "curve": {str(share): round(value, 4) for share, value in found.curve().items()},
         "runs": [_run(curve, found.marks) for curve in found.curves],
         "definition": _definition(found.policy),
         "ties": TIES,

@@ -61,7 +61,7 @@ def placer(
         engine = Engine(machines, requests if known else None)
         return Mover(engine, moves).place if moves else engine.place
     cluster = Cluster(machines, run.ties)
-    return _by_rule(cluster, _rule(policy, cluster, requests, dice))
+    return by_rule(cluster, _rule(policy, cluster, requests, dice))
 
 
 def _rule(policy: str, cluster: Cluster, requests: Sequence[Request], dice: Dice) -> Rule:
@@ -80,18 +80,19 @@ def _rule(policy: str, cluster: Cluster, requests: Sequence[Request], dice: Dice
             return Fgd(cluster, requests)
 
 
-def _by_rule(cluster: Cluster, rule: Rule) -> Place:
-    """The highest score; of equal ones the lowest tie rank."""
+def by_rule(cluster: Cluster, rule: Rule) -> Callable[[Request], tuple[int, tuple[int, ...]] | None]:
+    """The highest score; of equal ones the lowest tie rank. What is placed is told as its node and its GPUs."""
 
-    def place(request: Request) -> bool:
+    def place(request: Request) -> tuple[int, tuple[int, ...]] | None:
         fits = cluster.feasible(request)
         if not fits.any():
-            return False
+            return None
         scores = np.where(fits, rule.score(cluster, request, fits), -1)
         best = np.flatnonzero(scores == scores.max())
         node = int(best[cluster.ties[best].argmin()])
-        cluster.give(node, request, rule.gpus(cluster, request, node) if request.gpus else ())
-        return True
+        gpus = tuple(rule.gpus(cluster, request, node)) if request.gpus else ()
+        cluster.give(node, request, gpus)
+        return node, gpus
 
     return place
 

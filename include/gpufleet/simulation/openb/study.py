@@ -36,6 +36,11 @@ class Study:
         figures = self.figures(mark)
         return statistics.stdev(figures) if len(figures) > 1 else 0.0
 
+    def curve(self) -> dict[int, float]:
+        """Mean allocation percent by whole percent of arrivals, as far as every seed came."""
+        shares = range(1, min(max(c.allocated, default=0) for c in self.curves) + 1)
+        return {share: self.mean(share / 100) for share in shares if len(self.figures(share / 100)) == len(self.curves)}
+
 
 def study(
     policy: str,

@@ -86,6 +86,8 @@ def read_runs(order: Path, ties: Path, seeds: int, pods: int, nodes: int) -> tup
         if len(ranks) != nodes:
             raise Invalid(f"{ties}: seed {seed} ranks {len(ranks)} nodes, the node list has {nodes}.")
         found.append(Run(seed, arrivals, ranks))
+    if not found:
+        raise Invalid(f"{order}, {ties}: there is no row of a seed in both.")
     return tuple(found)
 
 

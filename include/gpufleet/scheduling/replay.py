@@ -87,6 +87,10 @@ def asks_again(run: Running, models: dict[str, str]) -> Job:
 
 
 def _node_after(node: Node, before: Iterable[PodPlace], after: Iterable[PodPlace], plan: Plan) -> Node:
+    before, after = list(before), list(after)
+    if not any(d.instances for d in node.devices) and not any(p.slices for p in (*before, *after)):
+        if all(change.node != node.name for change in plan.repartitions):
+            return node
     exists = {d.index: set(d.instances) for d in node.devices}
     for place in before:
         for piece in place.slices:

@@ -44,7 +44,7 @@ class Ours:
         """As they were asked for; what runs and what was stopped declares what is left of its runtime."""
 
     def arrived(self, work: Work, now: float) -> None:
-        job = replica(work, self._model) if work.is_replica else training(work, self._world.spec.training.pod)
+        job = replica(work, self._model) if work.is_replica else training(work, self._world.spec.fleet.gpus)
         self._jobs[work.name] = job
         self._snapshot = replace(self._snapshot, pending=(*self._snapshot.pending, Pending(job)))
 
@@ -149,7 +149,7 @@ def nodes_of(fleet: Fleet, model: GpuModel) -> tuple[Node, ...]:
 
 
 def training(work: Work, most: int) -> Job:
-    """A gang of equal pods, at most `most` GPUs each."""
+    """A gang of equal pods of `most` GPUs, or one smaller pod: asked for so that it never stands on needless nodes."""
     gpus = min(work.gpus, most)
     return Job(
         work.name,

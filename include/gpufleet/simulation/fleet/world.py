@@ -112,6 +112,7 @@ class World:
             self._push(work.arrives, partial(self._arrive, work.name))
         for fault in faults:
             self._expect(fault)
+        self._account()
         while self._events and self._events[0][0] <= self.horizon:
             self.now = self._events[0][0]
             while self._events and self._events[0][0] == self.now:

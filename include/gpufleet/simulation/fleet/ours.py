@@ -72,12 +72,15 @@ class Ours:
         self._snapshot = replace(self._snapshot, running=running, pending=self._in_line(waiting))
 
     def back(self, node: int, now: float) -> None:
-        """As it was, without slices."""
+        """As it was at first, without slices."""
         self._becomes(node, NodeState.READY)
 
     def _becomes(self, node: int, state: NodeState) -> None:
         nodes = list(self._snapshot.nodes)
-        nodes[node] = replace(nodes[node], state=state)
+        bare = tuple(Device(d.index) for d in nodes[node].devices)
+        nodes[node] = replace(
+            nodes[node], state=state, devices=bare if state is NodeState.LOST else nodes[node].devices
+        )
         self._snapshot = replace(self._snapshot, nodes=tuple(nodes))
 
     def decide(self, now: float) -> None:

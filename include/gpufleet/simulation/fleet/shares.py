@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpufleet.simulation.fleet.world import World
+from gpufleet.simulation.fleet.progress import Progress
 
 
 @dataclass(slots=True)
@@ -30,15 +29,13 @@ class Shares:
             setattr(self, each.name, getattr(self, each.name) + getattr(now, each.name) * seconds)
 
 
-def shares_now(world: World, gpus: int) -> Shares:
-    """This moment, of so many GPUs that are there."""
-    running = sum(job.work.gpus for job in world.running.values())
-    slowed = sum(job.work.gpus * (1 - 1 / job.slowdown) for job in world.running.values())
-    found = Shares(held=world.counts.held, slowed=slowed)
-    free = gpus - running - world.counts.held
-    if not world.waiting:
+def shares_now(gpus: int, held: int, running: Collection[Progress], waiting: Collection[Progress]) -> Shares:
+    """This moment, of so many GPUs that are there, some of them held by gangs that are not whole."""
+    found = Shares(held=held, slowed=sum(j.work.gpus * (1 - 1 / j.slowdown) for j in running))
+    free = gpus - held - sum(j.work.gpus for j in running)
+    if not waiting:
         found.unwanted = free
-    elif any(job.work.gpus <= free for job in world.waiting.values()):
+    elif any(j.work.gpus <= free for j in waiting):
         found.fragmented = free
     else:
         found.waited_for = free

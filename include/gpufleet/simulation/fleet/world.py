@@ -130,7 +130,8 @@ class World:
         until = min(self._events[0][0], self.horizon) if self._events else self.horizon
         if self.spec.training_share >= 1 and until > self.now:
             gpus = self.spec.fleet.total - len(self.down) * self.spec.fleet.gpus
-            self.counts.shares.add(shares_now(self, gpus), until - self.now)
+            moment = shares_now(gpus, self.counts.held, self.running.values(), self.waiting.values())
+            self.counts.shares.add(moment, until - self.now)
 
     def _arrive(self, name: str, policy: Policy) -> None:
         self.waiting[name] = self.jobs[name]

@@ -34,6 +34,15 @@ def asks(name: str) -> list[object]:
     return [pending(f"{name}-{i}", queue=name) for i in range(4)]
 
 
+THREE_LEAVES = [
+    *(node(f"{leaf}{i}", path=f"s1/{leaf}") for leaf in "abc" for i in range(2)),
+    small("a1", saved=40),
+    small("b1", saved=50),
+    running("stays", on("c1", 0), preemptible=False),
+    GANG,
+]
+"""An idle node in each of three leaves; the gang needs four nodes."""
+
 NET_GAIN = {
     "unless it is asked for, nobody is stopped for throughput": Story([*four(), GANG], stops=[], starts=[], policy=OFF),
     "a big gang takes the place of two small jobs that came after it": Story(
@@ -105,6 +114,12 @@ NET_GAIN = {
          running("more", on("n2", 0, 1, 2), saved=9), pending("gang", pods(3, gpus=5), age=9 * HOUR)],
         starts=["gang"], stops=["low"], policy=GAIN,
     ),
+    "two leaves that cost more before three that slow the gang down": Story(
+        THREE_LEAVES, starts=["gang"], stops=["s-a1", "s-b1"], policy=replace(GAIN, leaf_slowdown=1.1)
+    ),
+    "where leaves cost nothing the cheapest nodes are taken": Story(
+        THREE_LEAVES, starts=["gang"], stops=["s-a1"], policy=GAIN
+    ),
 }  # fmt: skip
 
 TOGETHER = SchedulingPolicy(leaf_slowdown=1.1)
@@ -129,7 +144,10 @@ LEAF_MOVES = {
     "what ends soon is not worth a move": Story(
         [*LEAVES, crossing(runtime=timedelta(hours=3))], moves=[], policy=TOGETHER
     ),
-    "an old save makes the move too dear": Story([*LEAVES, crossing(saved=20)], moves=[], policy=TOGETHER),
+    "who has not saved for long stays": Story([*LEAVES, crossing(saved=20)], moves=[], policy=TOGETHER),
+    "a move saves first, so work not saved yet makes it no dearer": Story(
+        [*LEAVES, crossing(saved=50)], moves=["gang"], policy=replace(TOGETHER, fresh_checkpoint=HOUR)
+    ),
     "who has just started stays": Story([*LEAVES, crossing(hours=0.4)], moves=[], policy=TOGETHER),
     "what may not be preempted stays": Story([*LEAVES, crossing(preemptible=False)], moves=[], policy=TOGETHER),
     "no leaf has room and nobody can make it": Story(
@@ -138,6 +156,16 @@ LEAF_MOVES = {
     "a small job in the way moves too": Story(
         [*LEAVES, crossing(), running("small", on("a1", 0), saved=1), *(fixed(n) for n in ("b1", "c0")), fixed("c1", 0)],
         moves=["gang", "small"], policy=TOGETHER,
+    ),
+    "where nothing is free the gang and the job in its way change places": Story(
+        [*LEAVES, crossing(), running("small", on("a1", *FULL), saved=1), *(fixed(n) for n in ("b1", "c0", "c1"))],
+        moves=["gang", "small"], policy=TOGETHER,
+    ),
+    "the node from which least has to go is cleared": Story(
+        [*[node(f"{leaf}{i}", path=f"s1/{leaf}") for leaf in "ab" for i in range(3)], crossing(),
+         running("a-many", on("a1", *range(6)), saved=1), running("few", on("a2", 0, 1), saved=1),
+         fixed("b1"), fixed("b2")],
+        moves=["few", "gang"], policy=TOGETHER,
     ),
     "a small job that has not saved stays, and so does the gang": Story(
         [*LEAVES, crossing(), running("small", on("a1", 0), saved=90), *(fixed(n) for n in ("b1", "c0")), fixed("c1", 0)],

@@ -7,10 +7,11 @@ import json
 import sys
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any, Final
 
 from gpufleet.errors import Invalid
-from gpufleet.formats.fleet_spec import load_spec
+from gpufleet.formats.fleet_spec import durations_of, load_spec
 from gpufleet.simulation.fleet.metrics import Result, quantile
 from gpufleet.simulation.fleet.study import DEFINITIONS, mean_of
 from gpufleet.simulation.fleet.study import study as study_fleet
@@ -120,17 +121,19 @@ def fleet(spec: Path, policy: str, *, seeds: int = 10, as_json: bool = False) ->
             print(f"  {policy}: seed {seed}, {100 * part:3.0f} % of the time", file=sys.stderr, flush=True)
 
     results = study_fleet(asked, policy, range(1, seeds + 1), Random, progress)
-    document = _fleet_document(policy, results, spec)
+    document = _fleet_document(policy, results, [spec, *durations_of(spec)])
     print(json.dumps(document, indent=2) if as_json else "\n".join(_fleet_lines(document)))
     return 0
 
 
-def _fleet_document(policy: str, results: list[Result], spec: Path) -> dict[str, Any]:
+def _fleet_document(policy: str, results: list[Result], files: list[Path]) -> dict[str, Any]:
     """Waits over all jobs of all seeds; who never started has waited until the last arrival."""
     return {
         "policy": policy,
         "seeds": len(results),
+        "seed_list": [r.seed for r in results],
         "effective_throughput": _mean([r.effective_throughput for r in results]),
+        "bound": _mean([r.bound for r in results]),
         "useful_utilisation": _mean([r.useful_utilisation for r in results]),
         "oom_kills": sum(r.oom_kills for r in results),
         "wait_seconds": {
@@ -138,13 +141,36 @@ def _fleet_document(policy: str, results: list[Result], spec: Path) -> dict[str,
             "inference": _waits([w for r in results for w in r.inference_waits]),
             "largest_gangs": _waits([w for r in results for w in r.big_waits]),
         },
+        "mean_wait_hours": _class_waits(results),
+        "shares": {name: _mean([r.shares[name] for r in results]) for name in results[0].shares},
         "evictions": sum(r.evictions for r in results),
+        "interruptions": sum(r.interruptions for r in results),
         "moves": sum(r.moves for r in results),
         "lost_gpu_hours": round(sum(r.lost_gpu_hours for r in results), 2),
         "served": round(min(r.served for r in results), 4),
-        "runs": [{"seed": r.seed, "effective_throughput": round(r.effective_throughput, 4)} for r in results],
+        "runs": [_seed(r) for r in results],
         "definition": DEFINITIONS[policy],
-        "files": {spec.name: hashlib.sha256(spec.read_bytes()).hexdigest()},
+        "files": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
+    }
+
+
+def _seed(found: Result) -> dict[str, Any]:
+    return {
+        "seed": found.seed,
+        "effective_throughput": round(found.effective_throughput, 4),
+        "bound": round(found.bound, 4),
+    }
+
+
+def _class_waits(results: list[Result]) -> dict[str, dict[str, float]]:
+    """By GPUs asked for: how many jobs, their mean wait and its median, in hours, all seeds together."""
+    names = {name: int(name.split("-")[0]) for r in results for name in r.class_waits}
+    waits = {
+        n: [w / 3600 for r in results for w in r.class_waits.get(n, ())] for n in sorted(names, key=names.__getitem__)
+    }
+    return {
+        name: {"jobs": len(found), "mean": round(fmean(found), 2), "p50": round(quantile(found, 0.5), 2)}
+        for name, found in waits.items()
     }
 
 
@@ -162,8 +188,11 @@ def _fleet_lines(found: dict[str, Any]) -> list[str]:
     return [
         f"{found['policy']}, {found['seeds']} seeds",
         f"  effective throughput {throughput['mean']:.4f} +- {throughput['ci95']:.4f}",
+        f"  bound                {found['bound']['mean']:.4f}",
         f"  useful utilisation   {useful['mean']:.4f} +- {useful['ci95']:.4f}",
         *(f"  wait of {kind}: p50 {w['p50']:.0f} s, p99 {w['p99']:.0f} s" for kind, w in found["wait_seconds"].items()),
-        f"  {found['evictions']} evictions, {found['moves']} moves, {found['lost_gpu_hours']} GPU-hours lost, "
+        "  mean wait in hours: " + ", ".join(f"{n} GPUs {w['mean']:.1f}" for n, w in found["mean_wait_hours"].items()),
+        f"  {found['evictions']} evictions, {found['interruptions']} interruptions, {found['moves']} moves, "
+        f"{found['lost_gpu_hours']} GPU-hours lost, "
         f"{found['oom_kills']} memory kills",
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpufleet.errors import Invalid
 from gpufleet.formats.cell import Cell, read, read_text
-from gpufleet.simulation.fleet.spec import Fleet, Serving, Spec, Speed, Training
+from gpufleet.simulation.fleet.spec import Faults, Fleet, Serving, Spec, Speed, Training
 
 KEYS = (
     "version",
@@ -23,6 +23,7 @@ KEYS = (
     "training",
     "serving",
     "speed",
+    "faults",
     "release",
 )
 
@@ -46,6 +47,7 @@ def load_spec(path: Path) -> Spec:
         training=fields.get("training", lambda c: Training(**_values(c, Training())), Training()),
         serving=fields.get("serving", lambda c: Serving(**_values(c, Serving())), Serving()),
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
+        faults=fields.get("faults", lambda c: Faults(**_values(c, Faults())), Faults()),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),
     )
@@ -56,6 +58,12 @@ def load_spec(path: Path) -> Spec:
     if spec.load <= 0:
         raise fields["load"].wrong("a load is above 0.")
     return spec
+
+
+def durations_of(path: Path) -> list[Path]:
+    """The file of durations that a spec (which has been read without a fault) names, if it does."""
+    fields = read(read_text(path), str(path)).fields(KEYS)
+    return [path.parent / fields["durations"].text()] if "durations" in fields else []
 
 
 def _values(cell: Cell, default: Any) -> dict[str, Any]:

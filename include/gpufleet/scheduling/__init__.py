@@ -6,7 +6,7 @@ Never here: a clock, a database, an effect. Which device is placement's answer, 
 
 from gpufleet.scheduling.ever import check_job
 from gpufleet.scheduling.explain import Explanation, explain
-from gpufleet.scheduling.planner import ACTIONS, run_pass
+from gpufleet.scheduling.planner import ACTIONS, decisions, run_pass
 from gpufleet.scheduling.replay import Settled, apply, settle
 from gpufleet.scheduling.what_if import Change, Difference, what_if
 
@@ -18,6 +18,7 @@ __all__ = [
     "Settled",
     "apply",
     "check_job",
+    "decisions",
     "explain",
     "run_pass",
     "settle",

@@ -1,8 +1,8 @@
 """Leaf moves: a running gang that crosses more leaves than it needs goes together, where the time it saves pays.
 
 Off unless the policy says how much slower crossing makes (docs/decisions/0005), and never without a declared runtime.
+Everybody who moves saves first, so a move costs its restart; smaller jobs in the way may change places with the gang.
 It settles: a gang only ever disturbs smaller jobs, and never ends on as many leaves as before.
-Rule and numbers there too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpufleet.scheduling.session import Session, overlap
 SETTLED: Final = timedelta(minutes=30)
 """A gang has run at least so long before it is moved."""
 PLANNED_MOVE: Final = timedelta(minutes=6)
-"""What every moved job pays besides the work since its save: saving and starting again."""
+"""What every moved job pays: saving and starting again."""
 PAYS: Final = Fraction(1, 2)
 """A move may cost this part of what it is expected to save, for declared runtimes are upper bounds."""
 LEAVES: Final = 6
@@ -82,6 +82,8 @@ def _move_together(session: Session, run: Running) -> None:
         return
     for names in _targets(session, run):
         for movers in ([], _small_ones(session, run, names)):
+            if not _has_room(session, run, names, movers):
+                continue
             found = _without_needless(session, run, names, _tried(session, run, names, movers))
             pods = sum(len(step.places) for step, _ in found)
             if found and sum(s.cost for s, _ in found) <= most and pods <= pods_left_to_move(session):
@@ -124,29 +126,51 @@ def _targets(session: Session, run: Running) -> Iterator[list[str]]:
 
 
 def _small_ones(session: Session, run: Running, names: Sequence[str]) -> list[Step]:
-    """Smaller jobs on these nodes that may be moved, the cheapest for their GPUs first."""
-    wanted, size = set(names), session.cost(run.places)
-    found = []
-    for job, other in session.running.items():
-        here = tuple(p for p in session.held[job] if p.node in wanted)
-        if here and job != run.job.id and session.cost(other.places) < size and is_movable(session, other):
-            found.append(_step(session, other, here))
-    return sorted(found, key=lambda s: (Fraction(s.cost, session.cost(s.places)), s.job))
+    """Smaller jobs on these nodes that may be moved: node by node, those first from which least has to go.
+
+    A node on which anybody stays is of no use to pods that need most of it, so it comes last.
+    """
+    size, found = session.cost(run.places), dict[str, Step]()
+    for name in sorted(names, key=lambda n: _clearing_cost(session, run, n)):
+        for job in session.roster.on.get(name, ()):
+            other = session.running[job]
+            if (
+                job not in found
+                and job != run.job.id
+                and session.cost(other.places) < size
+                and is_movable(session, other)
+            ):
+                found[job] = _step(session, other, tuple(p for p in session.held[job] if p.node in names))
+    return list(found.values())
+
+
+def _clearing_cost(session: Session, run: Running, name: str) -> tuple[bool, int, int]:
+    """(somebody stays, what moving the others costs, the order of the topology)"""
+    others = [session.running[job] for job in session.roster.on.get(name, ()) if job != run.job.id]
+    size = session.cost(run.places)
+    stays = any(session.cost(o.places) >= size or not is_movable(session, o) for o in others)
+    return stays, sum(session.cost(o.places) for o in others), session.topology.order[name]
+
+
+def _has_room(session: Session, run: Running, names: Sequence[str], movers: Sequence[Step]) -> bool:
+    """Cheap and necessary: what is free on these nodes, what the movers give back there and what the gang has there."""
+    books, wanted = session.ledger.books, set(names)
+    free = sum(len(books[n].free) for n in names)
+    free += sum(len(p.devices) for step in movers for p in step.places)
+    return free >= sum(len(p.gpus) for p in run.places if p.node not in wanted)
 
 
 def _step(session: Session, run: Running, places: tuple[PodPlace, ...]) -> Step:
     """A job of which one pod moves starts again as a whole."""
-    everything = session.cost(run.places)
-    return Step(run.job.id, places, lost_work(session, run, run.places) + PLANNED_MOVE // MICROSECOND * everything)
+    return Step(run.job.id, places, PLANNED_MOVE // MICROSECOND * session.cost(run.places))
 
 
 def _attempt(session: Session, run: Running, names: Sequence[str], movers: Sequence[Step]) -> Found:
-    """The gang on these nodes, and whoever had to leave them on places that are free now; [] where that fails."""
+    """The gang on these nodes, and whoever had to leave them where room is free or the gang was; [] if that fails."""
     wanted = set(names)
     outside = tuple(p for p in run.places if p.node not in wanted)
     gone: list[Step] = []
     session.take_away(run.job.id, [p.rank for p in outside])
-    _hold(session, run.job.id, outside)
     waiting = iter(movers)
     while not (places := new_places(session, run.job.id, outside, names)):
         mover = next(waiting, None)

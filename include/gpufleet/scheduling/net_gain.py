@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from fractions import Fraction
+from itertools import accumulate, combinations, islice
 from typing import Final
 
 from gpufleet.model.snapshot import Pending, PodPlace, Running
@@ -33,6 +34,8 @@ RESTART: Final = timedelta(minutes=5)
 """What every victim pays besides the work since its save."""
 PER_LEVEL: Final = 3
 """Domains tried on each level, cheapest estimate first."""
+LEAVES: Final = 6
+"""Leaves of which unions are thought of, the roomiest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Clearing:
     order: int
     names: tuple[str, ...]
     victims: tuple[str, ...]
+    crossing: int
+    """Part of the cost: what the gang loses over the horizon on more leaves than it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +122,51 @@ def _may_give_way(session: Session, pending: Pending, run: Running, model: str) 
 
 
 def _cheapest(session: Session, pending: Pending, model: str, names: Sequence[str]) -> Swap | None:
-    """The cheapest swap on the narrowest level that has one."""
+    """The best swap on the narrowest level that has one; above the leaf, on as few leaves as could do."""
     prices = _prices(session, pending, model, names)
     first, last = session.topology.first_and_last(pending.job)
     for depth in range(first, last - 1, -1):
-        domains = session.topology.split(names, depth).values()
+        domains = _domains(session, pending, model, names, depth)
         found = [c for on in domains if (c := _clearing(session, pending, model, on, prices))]
         found.sort(key=lambda c: (c.cost, c.order))
         swaps = [s for c in islice(found, PER_LEVEL) if (s := _try(session, pending, model, c))]
         if swaps:
             return min(swaps, key=lambda s: (s.cost, s.victims))
     return None
+
+
+def _domains(
+    session: Session, pending: Pending, model: str, names: Sequence[str], depth: int
+) -> Iterator[Sequence[str]]:
+    """The level's domains; where leaves count, before each of them the smallest unions of its leaves that could do."""
+    need = session.grains(pending.job, model, pending.job.least_pods) // GRAIN
+    for domain in session.topology.split(names, depth).values():
+        if depth < session.topology.leaf and session.policy.leaf_slowdown > 1:
+            yield from _unions(_leaves(session, domain), need)
+        yield domain
+
+
+Leaf = tuple[int, Sequence[str]]
+"""(GPUs, nodes)"""
+
+
+def _leaves(session: Session, names: Sequence[str]) -> list[Leaf]:
+    """The roomiest first, counted as if nobody were there."""
+    found = session.topology.split(names, session.topology.leaf).values()
+    return sorted(((sum(sum(session.ledger.books[n].usable) for n in on), on) for on in found), key=lambda s: -s[0])
+
+
+def _fewest(leaves: Sequence[Leaf], need: int) -> int:
+    """Of the roomiest, how many it takes."""
+    return next((i for i, room in enumerate(accumulate(r for r, _ in leaves), start=1) if room >= need), len(leaves))
+
+
+def _unions(leaves: Sequence[Leaf], need: int) -> Iterator[Sequence[str]]:
+    """So many leaves as it takes, and one more for who needs only one, the largest `LEAVES` in all combinations."""
+    number = max(2, _fewest(leaves, need))
+    for chosen in combinations(leaves[:LEAVES], number) if number < len(leaves) else ():
+        if sum(room for room, _ in chosen) >= need:
+            yield [name for _, on in chosen for name in on]
 
 
 def _prices(session: Session, pending: Pending, model: str, names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -168,7 +207,19 @@ def _clearing(
         return None
     victims = {job: cost for name in chosen for job, cost in prices[name].items()}
     where = min(order[n] for n in chosen)
-    return Clearing(sum(victims.values()), where, tuple(chosen), tuple(sorted(victims))) if victims else None
+    if not victims:
+        return None
+    crossing = _crossing(session, pending, model, chosen)
+    return Clearing(sum(victims.values()) + crossing, where, tuple(chosen), tuple(sorted(victims)), crossing)
+
+
+def _crossing(session: Session, pending: Pending, model: str, names: Sequence[str]) -> int:
+    """Grain-microseconds over the horizon that the slowdown costs the gang here; 0 on as few leaves as it needs."""
+    slower = Fraction(str(session.policy.leaf_slowdown)) - 1
+    grains = session.grains(pending.job, model, pending.job.least_pods)
+    fewest = _fewest(_leaves(session, session.eligible(pending)[model]), grains // GRAIN)
+    crosses = len({session.topology.domain(n, session.topology.leaf) for n in names}) > fewest
+    return int(slower * (session.policy.net_gain_horizon // MICROSECOND) * grains) if crosses else 0
 
 
 def _rated(
@@ -198,7 +249,7 @@ def _try(session: Session, pending: Pending, model: str, clearing: Clearing) -> 
     if not victims:
         return None
     places = {job: session.held[job] for job in victims}
-    cost = sum(_cost(session, session.running[job], held) for job, held in places.items())
+    cost = clearing.crossing + sum(_cost(session, session.running[job], held) for job, held in places.items())
     gained = session.grains(pending.job, model, pending.job.least_pods) - sum(map(session.cost, places.values()))
     worth = gained * (session.policy.net_gain_horizon // MICROSECOND)
     return Swap(cost, victims, nodes) if worth > cost else None

@@ -51,6 +51,11 @@ def run_pass(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> Pla
     return finish(session, considered)
 
 
+def decisions(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> Plan:
+    """The same pass for who asks for no reasons (a simulation): what to do now, `waiting` and requests left out."""
+    return finish(consider(snapshot, policy, now)[0], ())
+
+
 def consider(snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> tuple[Session, list[Pending]]:
     """The pass itself: its decisions, and the pending jobs in the order in which they were considered."""
     session = Session(snapshot, policy, now)

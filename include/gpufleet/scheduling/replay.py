@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gpufleet.model.hardware import Device, MigInstance, Node
@@ -86,7 +86,9 @@ def asks_again(run: Running, models: dict[str, str]) -> Job:
     )
 
 
-def _node_after(node: Node, before: Iterable[PodPlace], after: Iterable[PodPlace], plan: Plan) -> Node:
+def _node_after(node: Node, before: Sequence[PodPlace], after: Sequence[PodPlace], plan: Plan) -> Node:
+    if not _is_sliced(node, before, after, plan):
+        return node
     exists = {d.index: set(d.instances) for d in node.devices}
     for place in before:
         for piece in place.slices:
@@ -102,6 +104,12 @@ def _node_after(node: Node, before: Iterable[PodPlace], after: Iterable[PodPlace
         Device(d.index, tuple(sorted(exists[d.index] - used.get(d.index, set()))), d.healthy) for d in node.devices
     )
     return replace(node, devices=devices)
+
+
+def _is_sliced(node: Node, before: Sequence[PodPlace], after: Sequence[PodPlace], plan: Plan) -> bool:
+    """Whether there are, were or will be slices on it."""
+    remade = any(change.node == node.name for change in plan.repartitions)
+    return remade or any(d.instances for d in node.devices) or any(p.slices for p in (*before, *after))
 
 
 def _by_node(runs: Iterable[Running]) -> dict[str, list[PodPlace]]:

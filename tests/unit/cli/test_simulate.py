@@ -11,7 +11,7 @@ import pytest
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np0,1000,1024,1,500,\np1,1000,1024,2,1000,\np2,1000,1024,0,0,\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,T4\nn1,64000,262144,2,T4\n"
-SPEC = "version: 1\nfleet: {nodes: 2}\njobs: 5\nload: 0.8\ndurations: d.csv\n"
+SPEC = "version: 1\nfleet: {nodes: 2}\njobs: 5\nload: 0.8\ndurations: d.csv\ntraining: {tail: []}\n"
 
 
 @pytest.fixture
@@ -49,7 +49,13 @@ def test_a_fleet_answers_with_the_promised_keys(folder: Path) -> None:
     assert done.returncode == 0 and found["seeds"] == 2
     assert set(found["effective_throughput"]) == set(found["useful_utilisation"]) == {"mean", "ci95"}
     assert found["wait_seconds"]["training"].keys() == found["wait_seconds"]["inference"].keys() == {"p50", "p99"}
-    assert {"oom_kills", "evictions", "lost_gpu_hours", "definition", "files"} <= set(found)
+    assert {"oom_kills", "evictions", "interruptions", "lost_gpu_hours", "definition", "shares"} <= set(found)
+    assert found["seed_list"] == [1, 2] == [r["seed"] for r in found["runs"]]
+    assert found["effective_throughput"]["mean"] <= found["bound"]["mean"] <= 1
+    assert {n: w.keys() for n, w in found["mean_wait_hours"].items()} == {
+        n: {"jobs", "mean", "p50"} for n in ("2-7", "8")
+    }
+    assert set(found["files"]) == {"spec.yaml", "d.csv"}  # the data too
 
 
 WRONG = {

@@ -15,7 +15,7 @@ from gpufleet.formats.fleet_spec import load_spec
 from gpufleet.simulation.fleet.kube import KubeDefault
 from gpufleet.simulation.fleet.metrics import quantile
 from gpufleet.simulation.fleet.progress import Progress, slowdown
-from gpufleet.simulation.fleet.spec import Fleet, Serving, Spec, Speed
+from gpufleet.simulation.fleet.spec import Fleet, Serving, Spec, Speed, Training
 from gpufleet.simulation.fleet.study import POLICIES, mean_of, study
 from gpufleet.simulation.fleet.workload import Work, workload
 from gpufleet.simulation.fleet.world import World
@@ -45,6 +45,30 @@ def test_no_more_is_useful_than_there_is_and_the_same_seed_tells_the_same(policy
 
 def test_every_policy_is_given_the_same_work() -> None:
     assert workload(SMALL, Random(3)) == workload(SMALL, Random(3)) != workload(SMALL, Random(4))
+
+
+def test_ours_asks_for_whole_nodes_however_many_gpus_a_pod_of_the_baselines_has() -> None:
+    ours, kube = (
+        [study(replace(SMALL, training=Training(pod=pod)), policy, [2], Random)[0] for pod in (1, 8)]
+        for policy in ("gpufleet", "kube-default")
+    )
+    assert ours[0] == ours[1] and kube[0] != kube[1]
+
+
+def test_waits_by_class_are_the_waits_of_all() -> None:
+    found = study(SMALL, "gpufleet", [2], Random)[0]
+    assert list(found.class_waits) == ["1", "2-7", "8", "16", "32"]
+    assert sorted(w for waits in found.class_waits.values() for w in waits) == sorted(found.training_waits)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gpu_time_is_work_or_has_a_name_for_what_it_was_lost_to(policy: str) -> None:
+    """All but restarts (a few minutes each) is either useful or idle in one of four ways."""
+    found = study(SMALL, policy, [3], Random)[0]
+    idle = sum(part for name, part in found.shares.items() if name != "slowed")
+    restarts = (found.evictions + found.moves) * 32 * 360 / (32 * 30 * HOUR)
+    assert 1 - restarts <= found.useful_utilisation + idle <= 1 + 1e-9
+    assert (found.shares["held"] > 0) == (policy != "gpufleet")
 
 
 def test_offered_work_over_capacity_is_the_load() -> None:

@@ -7,6 +7,7 @@ later ones. A placed pod holds its GPUs; the job runs when all its pods are plac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpufleet.simulation.fleet.workload import Random, Work
@@ -64,6 +65,23 @@ class KubeDefault:
         for pod in self._gangs.pop(work.name).pods:
             self._give_back(pod)
 
+    def noticed(self, node: int, now: float) -> None:
+        """Nobody listens: new pods may still go there."""
+
+    def lost(self, node: int, works: Sequence[Work], now: float) -> None:
+        """Its pods wait again, at the end of the line; the others of their gangs keep what they hold."""
+        for gang in self._gangs.values():
+            gone = [p for p in gang.pods if p.node == node]
+            for pod in gone:
+                pod.node = None
+            self._queue += gone
+            if gone and any(p.node is not None for p in gang.pods):
+                self._is_partial(gang, now)
+        self._free[node] = 0
+
+    def back(self, node: int, now: float) -> None:
+        self._free[node] = self.world.spec.fleet.gpus
+
     def decide(self, now: float) -> None:
         """Every waiting pod once: services first, then as they came."""
         self._release(now)
@@ -78,6 +96,8 @@ class KubeDefault:
             self._free[node] -= pod.gpus
             self._placed(self._gangs[pod.job], now)
         self._queue = left
+        partial = (g for g in self._gangs.values() if g.partial_since is not None)
+        self.world.counts.held = sum(p.gpus for g in partial for p in g.pods if p.node is not None)
 
     def _node_for(self, pod: Pod) -> int | None:
         fitting = [free for free in self._free if free >= pod.gpus]
@@ -91,7 +111,11 @@ class KubeDefault:
         if gang.is_whole:
             gang.partial_since = None
             self.world.start(gang.work.name, [p.node for p in gang.pods if p.node is not None])
-        elif gang.partial_since is None:
+        else:
+            self._is_partial(gang, now)
+
+    def _is_partial(self, gang: Gang, now: float) -> None:
+        if gang.partial_since is None:
             gang.partial_since = now
             if self.world.spec.release is not None:
                 self.world.wake(now + self.world.spec.release)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
+from gpufleet.simulation.fleet.bound import fluid_bound
 from gpufleet.simulation.fleet.progress import Progress
 from gpufleet.simulation.fleet.world import World
 
@@ -29,6 +30,14 @@ class Result:
     lost_gpu_hours: float
     served: float
     """Part of the replicas that started."""
+    bound: float = 1.0
+    """Effective throughput that no policy exceeds on this work (`bound.py`)."""
+    interruptions: int = 0
+    """Jobs stopped by the loss of a node."""
+    class_waits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Training waits by the number of GPUs asked for (`size_class`), small before large."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Part of all GPU time that was no work, by where it went (`Shares`); empty where services run too."""
 
 
 def result(world: World, seed: int) -> Result:
@@ -50,7 +59,23 @@ def result(world: World, seed: int) -> Result:
         world.counts.moves,
         world.counts.lost / HOUR,
         sum(j.first_start is not None for j in replicas) / len(replicas) if replicas else 1.0,
+        fluid_bound([j.work for j in training], world.spec.fleet.total, world.horizon) / capacity,
+        world.counts.interruptions,
+        _by_class(training, world.horizon),
+        {} if replicas else {name: seconds / capacity for name, seconds in asdict(world.counts.shares).items()},
     )
+
+
+def _by_class(jobs: Sequence[Progress], horizon: float) -> dict[str, tuple[float, ...]]:
+    found: dict[str, list[Progress]] = {}
+    for job in sorted(jobs, key=lambda j: j.work.gpus):
+        found.setdefault(size_class(job.work.gpus), []).append(job)
+    return {name: _waits(members, horizon) for name, members in found.items()}
+
+
+def size_class(gpus: int) -> str:
+    """1, then 2-7 together, then every number of GPUs for itself."""
+    return "2-7" if 1 < gpus < 8 else str(gpus)
 
 
 def _waits(jobs: Sequence[Progress], horizon: float) -> tuple[float, ...]:

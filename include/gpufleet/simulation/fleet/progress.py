@@ -55,6 +55,12 @@ class Progress:
         if self.work.interval is not None:
             self.saved = max(self.saved, math.floor(self.done / self.work.interval) * self.work.interval)
 
+    def save(self, now: float) -> None:
+        """Asked to save: a job that saves at all has all its work safe."""
+        self.advance(now)
+        if self.work.interval is not None:
+            self.saved = self.done
+
     def last_save(self, now: float) -> float | None:
         """When the newest save was made, in simulated time; None where there is none in this run."""
         if self.work.interval is None or self.started is None or self.saved <= 0:

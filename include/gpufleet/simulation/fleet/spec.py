@@ -68,6 +68,20 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
+class Faults:
+    """Nodes that go and come back. Off unless `every` is given."""
+
+    every: float = 0.0
+    """Mean seconds between two losses of one node; 0: nodes never go."""
+    away: float = 2 * HOUR
+    """Until it is there again."""
+    noticed: float = 0.0
+    """Part of the losses that come with a notice (spot reclaims); jobs there save at once."""
+    notice: float = 120.0
+    """Between notice and loss."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One experiment. `load` = offered work over capacity until the last arrival."""
 
@@ -79,6 +93,7 @@ class Spec:
     training: Training = Training()
     serving: Serving = Serving()
     speed: Speed = Speed()
+    faults: Faults = Faults()
     release: float | None = None
     """Baselines: a gang that is not whole after so many seconds gives its GPUs back. None: it holds them for ever."""
     pairs: tuple[tuple[float, int], ...] = field(default=(), repr=False)

@@ -1,13 +1,16 @@
-"""The event loop: arrivals and ends in order of time, a decision after each, and what there is to count."""
+"""The event loop: arrivals, ends and lost nodes in order of time, a decision after each, and what there is to count."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
+from gpufleet.simulation.fleet.faults import Fault
 from gpufleet.simulation.fleet.progress import Progress
+from gpufleet.simulation.fleet.shares import Shares, shares_now
 from gpufleet.simulation.fleet.spec import Spec
 from gpufleet.simulation.fleet.workload import Work
 
@@ -18,6 +21,14 @@ class Policy(Protocol):
     def arrived(self, work: Work, now: float) -> None: ...
 
     def ended(self, work: Work, now: float) -> None: ...
+
+    def noticed(self, node: int, now: float) -> None:
+        """The node will be gone soon; who runs there has been asked to save."""
+
+    def lost(self, node: int, works: Sequence[Work], now: float) -> None:
+        """The node is gone, and these jobs have stopped with it."""
+
+    def back(self, node: int, now: float) -> None: ...
 
     def decide(self, now: float) -> None: ...
 
@@ -30,10 +41,15 @@ class Counts:
     """GPU-seconds: progressing training GPUs, and of running replicas the part of a card they need."""
     evictions: int = 0
     moves: int = 0
+    interruptions: int = 0
+    """Jobs stopped by the loss of a node."""
     lost: float = 0.0
-    """GPU-seconds of work lost to stops."""
+    """GPU-seconds of work lost to stops, whoever's fault."""
     kills: int = 0
     """Replicas that used more memory than their slice has."""
+    held: int = 0
+    """GPUs held now by gangs that are not whole (the policy says so)."""
+    shares: Shares = field(default_factory=Shares)
 
 
 @dataclass(slots=True)
@@ -45,7 +61,11 @@ class World:
     counts: Counts = field(default_factory=Counts)
     now: float = 0.0
     horizon: float = 0.0
-    _events: list[tuple[float, int, str, int]] = field(default_factory=list)
+    running: dict[str, Progress] = field(default_factory=dict)
+    waiting: dict[str, Progress] = field(default_factory=dict)
+    down: set[int] = field(default_factory=set)
+    """Nodes that are gone now."""
+    _events: list[tuple[float, int, Callable[[Policy], None]]] = field(default_factory=list)
     _number: int = 0
 
     # ------------------------------------------------------------ what a policy does
@@ -55,16 +75,14 @@ class World:
         job = self.jobs[name]
         restart = self.spec.speed.restart if job.runs and delay == 0.0 else delay
         job.start(self.now, nodes, self.spec, restart)
-        self._push(job.finish_at(), name, job.runs)
+        self.running[name] = job
+        self.waiting.pop(name, None)
+        self._push(job.finish_at(), partial(self._end, name, job.runs))
 
     def stop(self, name: str) -> None:
         """The job loses its places and the work since its last save."""
-        job = self.jobs[name]
-        self._count(job, self.now)
-        lost = job.stop(self.now)
-        job.stops += 1
+        self._interrupt(name)
         self.counts.evictions += 1
-        self.counts.lost += lost * job.work.demand
 
     def move(self, name: str, nodes: Sequence[int]) -> None:
         """The job saves, if it can, and goes on elsewhere."""
@@ -76,39 +94,95 @@ class World:
 
     def wake(self, at: float) -> None:
         """Ask the policy again then."""
-        self._push(at, "", 0)
+        self._push(at, lambda _: None)
 
     # ------------------------------------------------------------ the loop
 
-    def run(self, works: Sequence[Work], policy: Policy, progress: Callable[[float], None] = lambda _: None) -> None:
+    def run(
+        self,
+        works: Sequence[Work],
+        policy: Policy,
+        progress: Callable[[float], None] = lambda _: None,
+        faults: Sequence[Fault] = (),
+    ) -> None:
         """From the first arrival to the last; what runs then is counted until then."""
         self.jobs = {w.name: Progress(w) for w in works}
         self.horizon = works[-1].arrives
         for work in works:
-            self._push(work.arrives, work.name, -1)
+            self._push(work.arrives, partial(self._arrive, work.name))
+        for fault in faults:
+            self._expect(fault)
+        self._account()
         while self._events and self._events[0][0] <= self.horizon:
             self.now = self._events[0][0]
             while self._events and self._events[0][0] == self.now:
-                self._happen(heapq.heappop(self._events), policy)
+                heapq.heappop(self._events)[2](policy)
             policy.decide(self.now)
+            self._account()
             progress(self.now / self.horizon if self.horizon else 1.0)
         self.now = self.horizon
         for job in self.jobs.values():
             self._count(job, self.horizon)
             job.advance(self.horizon)
 
-    def _happen(self, event: tuple[float, int, str, int], policy: Policy) -> None:
-        _, _, name, run = event
-        if not name:
-            return
+    def _account(self) -> None:
+        """What GPUs do from now until the next event."""
+        until = min(self._events[0][0], self.horizon) if self._events else self.horizon
+        if self.spec.training_share >= 1 and until > self.now:
+            gpus = self.spec.fleet.total - len(self.down) * self.spec.fleet.gpus
+            moment = shares_now(gpus, self.counts.held, self.running.values(), self.waiting.values())
+            self.counts.shares.add(moment, until - self.now)
+
+    def _arrive(self, name: str, policy: Policy) -> None:
+        self.waiting[name] = self.jobs[name]
+        policy.arrived(self.jobs[name].work, self.now)
+
+    def _end(self, name: str, run: int, policy: Policy) -> None:
         job = self.jobs[name]
-        if run < 0:
-            policy.arrived(job.work, self.now)
-        elif run == job.runs and job.started is not None:  # else it was stopped or moved meanwhile
+        if run == job.runs and job.started is not None:  # else it was stopped or moved meanwhile
             self._count(job, self.now)
             job.advance(self.now)
             job.ended, job.started, job.since = self.now, None, None
+            del self.running[name]
             policy.ended(job.work, self.now)
+
+    def _interrupt(self, name: str) -> None:
+        job = self.running.pop(name)
+        self._count(job, self.now)
+        lost = job.stop(self.now)
+        job.stops += 1
+        self.counts.lost += lost * job.work.demand
+        self.waiting[name] = job
+
+    # ------------------------------------------------------------ nodes that go
+
+    def _expect(self, fault: Fault) -> None:
+        if fault.noticed is not None:
+            self._push(fault.noticed, partial(self._notice, fault.node))
+        self._push(fault.lost, partial(self._lose, fault.node))
+        self._push(fault.back, partial(self._return, fault.node))
+
+    def _on(self, node: int) -> list[Progress]:
+        return [job for job in self.running.values() if node in job.nodes]
+
+    def _notice(self, node: int, policy: Policy) -> None:
+        for job in self._on(node):
+            job.save(self.now)
+        policy.noticed(node, self.now)
+
+    def _lose(self, node: int, policy: Policy) -> None:
+        gone = [job.work for job in self._on(node)]
+        for work in gone:
+            self._interrupt(work.name)
+        self.counts.interruptions += len(gone)
+        self.down.add(node)
+        policy.lost(node, gone, self.now)
+
+    def _return(self, node: int, policy: Policy) -> None:
+        self.down.discard(node)
+        policy.back(node, self.now)
+
+    # ------------------------------------------------------------ counting
 
     def _count(self, job: Progress, until: float) -> None:
         """Useful time of the present run, once."""
@@ -116,6 +190,6 @@ class World:
             self.counts.useful += max(0.0, until - job.began) * job.work.demand
             job.began = max(job.began, until)
 
-    def _push(self, at: float, name: str, run: int) -> None:
+    def _push(self, at: float, happen: Callable[[Policy], None]) -> None:
         self._number += 1
-        heapq.heappush(self._events, (at, self._number, name, run))
+        heapq.heappush(self._events, (at, self._number, happen))

@@ -23,6 +23,7 @@ KEYS = (
     "training",
     "serving",
     "speed",
+    "warmup",
     "release",
 )
 
@@ -46,6 +47,7 @@ def load_spec(path: Path) -> Spec:
         training=fields.get("training", lambda c: Training(**_values(c, Training())), Training()),
         serving=fields.get("serving", lambda c: Serving(**_values(c, Serving())), Serving()),
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
+        warmup=fields.get("warmup", lambda c: c.span().total_seconds(), 0.0),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),
     )

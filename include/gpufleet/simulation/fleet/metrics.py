@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpufleet.simulation.fleet.progress import Progress
+from gpufleet.simulation.fleet.shares import Bounds, Shares, bounds, shares
 from gpufleet.simulation.fleet.world import World
 
 HOUR = 3600.0
@@ -29,27 +30,33 @@ class Result:
     lost_gpu_hours: float
     served: float
     """Part of the replicas that started."""
+    shares: Shares
+    bounds: Bounds
 
 
 def result(world: World, seed: int) -> Result:
     """What a world that has run through comes to."""
     jobs, capacity = list(world.jobs.values()), world.spec.fleet.total * world.horizon
+    warm = world.spec.warmup
     training = [j for j in jobs if not j.work.is_replica]
-    replicas = [j for j in jobs if j.work.is_replica]
+    replicas = [j for j in jobs if j.work.is_replica and j.work.arrives >= warm]
     finished = sum(j.work.seconds * j.work.gpus for j in training if j.ended is not None)
+    time = shares(world.books, world.spec.fleet.total, world.horizon)
     largest = max((j.work.gpus for j in training), default=0)
     return Result(
         seed,
         finished / capacity,
-        world.counts.useful / capacity,
+        time.useful,
         world.counts.kills,
-        _waits(training, world.horizon),
+        _waits([j for j in training if j.work.arrives >= warm], world.horizon),
         _waits(replicas, world.horizon),
         _waits([j for j in training if j.work.gpus == largest], world.horizon),
         world.counts.evictions,
         world.counts.moves,
         world.counts.lost / HOUR,
         sum(j.first_start is not None for j in replicas) / len(replicas) if replicas else 1.0,
+        time,
+        bounds(world.spec, world.books, world.horizon),
     )
 
 

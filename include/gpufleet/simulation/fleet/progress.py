@@ -38,7 +38,7 @@ class Progress:
         self.since = self.began = now + delay
         self.slowdown = slowdown(self.work, nodes, spec.speed, spec.fleet.gpus, spec.fleet.per_leaf)
         if self.first_start is None:
-            self.first_start = now
+            self.first_start = now + delay
         self.runs += 1
 
     def finish_at(self) -> float:

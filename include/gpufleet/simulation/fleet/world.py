@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpufleet.simulation.fleet.progress import Progress
+from gpufleet.simulation.fleet.shares import Books
 from gpufleet.simulation.fleet.spec import Spec
 from gpufleet.simulation.fleet.workload import Work
 
@@ -26,8 +27,6 @@ class Policy(Protocol):
 class Counts:
     """What happened, until the horizon."""
 
-    useful: float = 0.0
-    """GPU-seconds: progressing training GPUs, and of running replicas the part of a card they need."""
     evictions: int = 0
     moves: int = 0
     lost: float = 0.0
@@ -43,6 +42,7 @@ class World:
     spec: Spec
     jobs: dict[str, Progress] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    books: Books = field(default_factory=Books)
     now: float = 0.0
     horizon: float = 0.0
     _events: list[tuple[float, int, str, int]] = field(default_factory=list)
@@ -50,11 +50,14 @@ class World:
 
     # ------------------------------------------------------------ what a policy does
 
-    def start(self, name: str, nodes: Sequence[int], delay: float = 0.0) -> None:
-        """The job has places on these nodes (by number, one entry per pod is enough)."""
+    def start(self, name: str, nodes: Sequence[int], delay: float = 0.0, cards: Sequence[str] = ()) -> None:
+        """The job has places on these nodes (by number, one entry per pod is enough), a replica on these cards.
+
+        `delay` until it can start, besides what every start but the first takes.
+        """
         job = self.jobs[name]
-        restart = self.spec.speed.restart if job.runs and delay == 0.0 else delay
-        job.start(self.now, nodes, self.spec, restart)
+        job.start(self.now, nodes, self.spec, delay + self._restart(job))
+        self.books.hold(name, cards, self.now)
         self._push(job.finish_at(), name, job.runs)
 
     def stop(self, name: str) -> None:
@@ -66,13 +69,18 @@ class World:
         self.counts.evictions += 1
         self.counts.lost += lost * job.work.demand
 
-    def move(self, name: str, nodes: Sequence[int]) -> None:
+    def move(self, name: str, nodes: Sequence[int], cards: Sequence[str] = ()) -> None:
         """The job saves, if it can, and goes on elsewhere."""
         job = self.jobs[name]
         self._count(job, self.now)
         self.counts.lost += job.stop(self.now, planned=True) * job.work.demand
         self.counts.moves += 1
-        self.start(name, nodes, self.spec.speed.move + self.spec.speed.restart)
+        self.start(name, nodes, 0.0 if job.work.is_replica else self.spec.speed.move, cards)
+
+    def _restart(self, job: Progress) -> float:
+        if not job.runs:
+            return 0.0
+        return self.spec.serving.restart if job.work.is_replica else self.spec.speed.restart
 
     def wake(self, at: float) -> None:
         """Ask the policy again then."""
@@ -83,7 +91,7 @@ class World:
     def run(self, works: Sequence[Work], policy: Policy, progress: Callable[[float], None] = lambda _: None) -> None:
         """From the first arrival to the last; what runs then is counted until then."""
         self.jobs = {w.name: Progress(w) for w in works}
-        self.horizon = works[-1].arrives
+        self.horizon, self.books.since = works[-1].arrives, self.spec.warmup
         for work in works:
             self._push(work.arrives, work.name, -1)
         while self._events and self._events[0][0] <= self.horizon:
@@ -96,6 +104,7 @@ class World:
         for job in self.jobs.values():
             self._count(job, self.horizon)
             job.advance(self.horizon)
+        self.books.close(self.horizon)
 
     def _happen(self, event: tuple[float, int, str, int], policy: Policy) -> None:
         _, _, name, run = event
@@ -111,9 +120,9 @@ class World:
             policy.ended(job.work, self.now)
 
     def _count(self, job: Progress, until: float) -> None:
-        """Useful time of the present run, once."""
+        """The present run ends, or all does: its time, once."""
         if job.since is not None:
-            self.counts.useful += max(0.0, until - job.began) * job.work.demand
+            self.books.ran_until(job.work, job.started or 0.0, job.began, until)
             job.began = max(job.began, until)
 
     def _push(self, at: float, name: str, run: int) -> None:

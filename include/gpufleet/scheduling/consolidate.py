@@ -152,10 +152,19 @@ def _cheapest(
 
 
 def _frees_enough(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
-    """Cheap and necessary: what is free and what would be is as much as whole GPUs need."""
-    need = whole_gpus(pending.job) * GRAIN
-    free = sum(len(session.ledger.books[n].free) for names in nodes.values() for n in names) * GRAIN
-    return free + sum(freed_by(session, p) for m in movers for p in m.places) >= need
+    """Cheap and necessary: cards that are free, and those nobody but the movers is on, are as many as are needed."""
+    need, books = whole_gpus(pending.job), session.ledger.books
+    if not need:
+        return True
+    free = sum(len(books[n].free) for names in nodes.values() for n in names)
+    return free + len(_cards_left_empty(session, movers)) >= need
+
+
+def _cards_left_empty(session: Session, movers: Sequence[Mover]) -> set[tuple[str, int]]:
+    """Cards on which nobody stays when the movers have gone."""
+    names, books = {m.job for m in movers}, session.ledger.books
+    cards = {(p.node, gpu) for m in movers for p in m.places for gpu in p.devices}
+    return {(node, gpu) for node, gpu in cards if names.issuperset(books[node].cards[gpu].holders())}
 
 
 def _gain(session: Session, pending: Pending) -> int:
@@ -168,10 +177,19 @@ def _gain(session: Session, pending: Pending) -> int:
 def _choices(
     session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
 ) -> Iterator[Sequence[Mover]]:
-    """Singles and pairs where they are few; then the greedy set: the cheapest until the job fits, needless ones out."""
+    """For one pod of whole GPUs, who stands on the cards that are cheapest to clear. Singles and pairs where they are
+    few; for a gang and for parts of cards the greedy set: the cheapest until the job fits, needless ones out.
+    """
+    one = whole_gpus(pending.job) > 0 and pending.job.least_pods == 1
+    if one and not (cleared := _on_cheapest_cards(session, pending, movers, nodes)):
+        return
+    if one:
+        yield cleared
     if len(movers) <= EXACT and sum(map(len, nodes.values())) == 1:
         yield from ([m] for m in movers)
         yield from (list(pair) for pair in combinations(movers, 2))
+    if one:
+        return
     count = _fewest(session, pending, movers[:MANY], nodes)
     chosen = list(movers[: count or 0])
     for mover in reversed(list(chosen)):
@@ -180,6 +198,31 @@ def _choices(
             chosen = rest
     if chosen:
         yield chosen
+
+
+def _on_cheapest_cards(
+    session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
+) -> Sequence[Mover]:
+    """Everybody on the cards of a node with least to move, until enough are free; nobody where all are not enough."""
+    if not _frees_enough(session, pending, movers, nodes):
+        return ()
+    on: dict[tuple[str, int], list[Mover]] = {}
+    for mover in movers:
+        for place in mover.places:
+            for gpu in place.devices:
+                on.setdefault((place.node, gpu), []).append(mover)
+    empty = _cards_left_empty(session, movers)
+
+    def price(card: tuple[str, int]) -> tuple[object, ...]:
+        here = on[card]
+        return sum(m.lost for m in here), sum(session.cost(m.places) for m in here), card
+
+    chosen: dict[str, Mover] = {}
+    for card in sorted(empty, key=price):
+        if chosen and _frees_enough(session, pending, list(chosen.values()), nodes):
+            break
+        chosen |= {m.job: m for m in on[card]}
+    return list(chosen.values())
 
 
 def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> int | None:

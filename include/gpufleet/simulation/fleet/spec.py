@@ -15,8 +15,6 @@ class Fleet:
     model: str = "H100-80"
     gpus: int = 8
     per_leaf: int = 4
-    mig: str = "slice"
-    """What may be remade while a node serves (formats.md, `mig`)."""
 
     @property
     def total(self) -> int:

@@ -33,6 +33,7 @@ THROUGHPUT: Final = SchedulingPolicy(
     fresh_checkpoint=timedelta(hours=1),
     net_gain_horizon=timedelta(hours=4),
     net_gain_seniority=False,
+    move_services=timedelta(minutes=15),
 )
 T95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t, two-sided 95 %, for 1 to 10 degrees of freedom; 1.96 beyond."""

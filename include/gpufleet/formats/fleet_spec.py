@@ -24,6 +24,7 @@ KEYS = (
     "serving",
     "speed",
     "warmup",
+    "moves",
     "release",
 )
 
@@ -48,6 +49,7 @@ def load_spec(path: Path) -> Spec:
         serving=fields.get("serving", lambda c: Serving(**_values(c, Serving())), Serving()),
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
         warmup=fields.get("warmup", lambda c: c.span().total_seconds(), 0.0),
+        moves=fields.get("moves", lambda c: float(c.number()), None),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),
     )

@@ -12,13 +12,14 @@ from itertools import combinations
 
 import numpy as np
 
-from gpufleet.model.hardware import NodeState
+from gpufleet.model.hardware import MigRemake, NodeState
 from gpufleet.model.snapshot import Pending, PodPlace
+from gpufleet.model.workload import Slice, Whole
 from gpufleet.placement.ledger import NodeBook
 from gpufleet.placement.pool import Pool, book_rows, pool_of
 from gpufleet.placement.potential import Ints
 from gpufleet.scheduling.aside import Mover, lift, step_aside
-from gpufleet.scheduling.ever import whole_gpus
+from gpufleet.scheduling.clearing import frees_enough, on_cheapest_cards, on_cheapest_cells
 from gpufleet.scheduling.lost import MICROSECOND, lost_work
 from gpufleet.scheduling.moving import is_movable, note_move, pods_left_to_move
 from gpufleet.scheduling.regions import Freeable, Source, freed_by, regions
@@ -146,25 +147,9 @@ def _cheapest(
         worth = (lost, len(chosen), tuple(m.order for m in chosen))
         if (best and best.worth <= worth) or sum(len(m.places) for m in chosen) > most:
             continue
-        if lost < gain and _frees_enough(session, pending, chosen, nodes) and _works(session, pending, chosen, nodes):
+        if lost < gain and frees_enough(session, pending, chosen, nodes) and _works(session, pending, chosen, nodes):
             best = Outcome(lost, worth, tuple(chosen), nodes)
     return best
-
-
-def _frees_enough(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
-    """Cheap and necessary: cards that are free, and those nobody but the movers is on, are as many as are needed."""
-    need, books = whole_gpus(pending.job), session.ledger.books
-    if not need:
-        return True
-    free = sum(len(books[n].free) for names in nodes.values() for n in names)
-    return free + len(_cards_left_empty(session, movers)) >= need
-
-
-def _cards_left_empty(session: Session, movers: Sequence[Mover]) -> set[tuple[str, int]]:
-    """Cards on which nobody stays when the movers have gone."""
-    names, books = {m.job for m in movers}, session.ledger.books
-    cards = {(p.node, gpu) for m in movers for p in m.places for gpu in p.devices}
-    return {(node, gpu) for node, gpu in cards if names.issuperset(books[node].cards[gpu].holders())}
 
 
 def _gain(session: Session, pending: Pending) -> int:
@@ -177,52 +162,40 @@ def _gain(session: Session, pending: Pending) -> int:
 def _choices(
     session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
 ) -> Iterator[Sequence[Mover]]:
-    """For one pod of whole GPUs, who stands on the cards that are cheapest to clear. Singles and pairs where they are
-    few; for a gang and for parts of cards the greedy set: the cheapest until the job fits, needless ones out.
+    """For one pod, who stands where it is cheapest to clear. Singles and pairs where they are few; for a gang the greedy
+    set: the cheapest until the job fits, needless ones out.
     """
-    one = whole_gpus(pending.job) > 0 and pending.job.least_pods == 1
-    if one and not (cleared := _on_cheapest_cards(session, pending, movers, nodes)):
+    job, demand = pending.job, pending.job.pod_sets[0].demand
+    if job.least_pods == 1 and isinstance(demand, Slice) and _remakes_slices(session, nodes):
+        yield from on_cheapest_cells(session, pending, demand, movers, nodes)
         return
-    if one:
+    whole = job.least_pods == 1 and isinstance(demand, Whole)
+    cleared = on_cheapest_cards(session, pending, movers, nodes) if whole else ()
+    if cleared:
         yield cleared
     if len(movers) <= EXACT and sum(map(len, nodes.values())) == 1:
         yield from ([m] for m in movers)
         yield from (list(pair) for pair in combinations(movers, 2))
-    if one:
-        return
+    if not whole:
+        yield from _greedy(session, pending, movers, nodes)
+
+
+def _remakes_slices(session: Session, nodes: dict[str, list[str]]) -> bool:
+    return all(session.nodes[name].mig is MigRemake.SLICE for names in nodes.values() for name in names)
+
+
+def _greedy(
+    session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
+) -> Iterator[Sequence[Mover]]:
+    """The cheapest until the job fits, needless ones out."""
     count = _fewest(session, pending, movers[:MANY], nodes)
     chosen = list(movers[: count or 0])
     for mover in reversed(list(chosen)):
         rest = [m for m in chosen if m is not mover]
-        if rest and _frees_enough(session, pending, rest, nodes) and _fits_without(session, pending, rest, nodes):
+        if rest and frees_enough(session, pending, rest, nodes) and _fits_without(session, pending, rest, nodes):
             chosen = rest
     if chosen:
         yield chosen
-
-
-def _on_cheapest_cards(
-    session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
-) -> Sequence[Mover]:
-    """Everybody on the cards of a node with least to move, until enough are free; nobody where all are not enough."""
-    if not _frees_enough(session, pending, movers, nodes):
-        return ()
-    on: dict[tuple[str, int], list[Mover]] = {}
-    for mover in movers:
-        for place in mover.places:
-            for gpu in place.devices:
-                on.setdefault((place.node, gpu), []).append(mover)
-    empty = _cards_left_empty(session, movers)
-
-    def price(card: tuple[str, int]) -> tuple[object, ...]:
-        here = on[card]
-        return sum(m.lost for m in here), sum(session.cost(m.places) for m in here), card
-
-    chosen: dict[str, Mover] = {}
-    for card in sorted(empty, key=price):
-        if chosen and _frees_enough(session, pending, list(chosen.values()), nodes):
-            break
-        chosen |= {m.job: m for m in on[card]}
-    return list(chosen.values())
 
 
 def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> int | None:
@@ -230,7 +203,7 @@ def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: 
 
     def fits(count: int) -> bool:
         gone = movers[:count]
-        return _frees_enough(session, pending, gone, nodes) and _fits_without(session, pending, gone, nodes)
+        return frees_enough(session, pending, gone, nodes) and _fits_without(session, pending, gone, nodes)
 
     low, high = 1, len(movers)
     if not movers or not fits(high):

@@ -30,6 +30,9 @@ class Result:
     lost_gpu_hours: float
     served: float
     """Part of the replicas that started."""
+    replica_moves: int
+    starts: int
+    """Of jobs that waited: what moves are counted against."""
     shares: Shares
     bounds: Bounds
 
@@ -55,6 +58,8 @@ def result(world: World, seed: int) -> Result:
         world.counts.moves,
         world.counts.lost / HOUR,
         sum(j.first_start is not None for j in replicas) / len(replicas) if replicas else 1.0,
+        world.counts.replica_moves,
+        world.counts.starts,
         time,
         bounds(world.spec, world.books, world.horizon),
     )

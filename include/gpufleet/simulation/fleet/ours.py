@@ -24,6 +24,8 @@ from gpufleet.units import GRAIN, GpuAmount
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SERVING, TRAINING = "serving", "training"
+BETWEEN_PASSES: Final = 60.0
+"""Seconds at most between passes, as with the product's own clockwork (`fleet_sync`)."""
 MOST_WAITING: Final = 400
 """Jobs shown to one pass, in order of arrival; the others could not be reached before them."""
 
@@ -44,24 +46,39 @@ class Ours:
         self._number = {n.name: i for i, n in enumerate(self._fleet.nodes)}
         self._running: dict[str, Running] = {}
         self._pending: dict[str, Pending] = {}
+        self._rests = False
         self._modes = Modes(world.spec.speed)
 
     def arrived(self, work: Work, now: float) -> None:
         job = replica(work, self._model) if work.is_replica else training(work, self._world.spec.training.pod)
         self._pending[work.name] = Pending(job)
+        self._rests = False
 
     def ended(self, work: Work, now: float) -> None:
+        """What a replica leaves is looked at with the next event, within a minute, unless another replica waits."""
         del self._running[work.name]
+        self._rests = work.is_replica and not any(p.job.kind is Kind.INFERENCE for p in self._pending.values())
+        if self._rests:
+            self._world.wake(now + BETWEEN_PASSES)
 
     def decide(self, now: float) -> None:
-        """A pass, unless nobody waits and nobody could gain by moving."""
-        if not self._pending and self._policy.leaf_slowdown <= 1:
+        """A pass, unless nobody waits and nobody could gain by moving, or the next event is soon enough."""
+        rests, self._rests = self._rests, False
+        if rests or (not self._pending and self._policy.leaf_slowdown <= 1):
             return
         at = START + timedelta(seconds=now)
         running = tuple(self._as_it_is(r, now) for r in self._running.values())
         shown = sorted(self._pending.values(), key=lambda p: (-p.job.priority, p.job.submitted_at, p.job.id))
         snapshot = replace(self._fleet, at=at, running=running, pending=tuple(shown[:MOST_WAITING]))
-        self._carry_out(run_pass(snapshot, self._policy, at), at)
+        self._carry_out(run_pass(snapshot, self._policy_now(), at), at)
+
+    def _policy_now(self) -> SchedulingPolicy:
+        """The policy, with no more moves than the experiment's budget has left."""
+        part, counts = self._world.spec.moves, self._world.counts
+        if part is None:
+            return self._policy
+        left = max(0, int(part * counts.starts) - counts.moves)
+        return replace(self._policy, moves_per_pass=min(left, self._policy.moves_per_pass))
 
     def _as_it_is(self, run: Running, now: float) -> Running:
         """A service saves nothing: it is as it was when it started."""

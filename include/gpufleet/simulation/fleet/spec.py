@@ -91,6 +91,8 @@ class Spec:
     speed: Speed = Speed()
     warmup: float = 0.0
     """Utilisation, its bound and the waits are counted from here on: filling an empty fleet is not what is asked."""
+    moves: float | None = None
+    """Ours: pods that may be moved in all, as a part of the pods placed so far. None: as many as the policy allows."""
     release: float | None = None
     """Baselines: a gang that is not whole after so many seconds gives its GPUs back. None: it holds them for ever."""
     pairs: tuple[tuple[float, int], ...] = field(default=(), repr=False)

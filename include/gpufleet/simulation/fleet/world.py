@@ -29,6 +29,9 @@ class Counts:
 
     evictions: int = 0
     moves: int = 0
+    replica_moves: int = 0
+    starts: int = 0
+    """Every start of a job that waited, restarts after a stop included; moves are not."""
     lost: float = 0.0
     """GPU-seconds of work lost to stops."""
     kills: int = 0
@@ -58,6 +61,7 @@ class World:
         job = self.jobs[name]
         job.start(self.now, nodes, self.spec, delay + self._restart(job))
         self.books.hold(name, cards, self.now)
+        self.counts.starts += 1
         self._push(job.finish_at(), name, job.runs)
 
     def stop(self, name: str) -> None:
@@ -75,6 +79,8 @@ class World:
         self._count(job, self.now)
         self.counts.lost += job.stop(self.now, planned=True) * job.work.demand
         self.counts.moves += 1
+        self.counts.replica_moves += job.work.is_replica
+        self.counts.starts -= 1
         self.start(name, nodes, 0.0 if job.work.is_replica else self.spec.speed.move, cards)
 
     def _restart(self, job: Progress) -> float:

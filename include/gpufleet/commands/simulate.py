@@ -142,7 +142,7 @@ def _fleet_document(policy: str, results: list[Result], files: list[Path]) -> di
             "largest_gangs": _waits([w for r in results for w in r.big_waits]),
         },
         "mean_wait_hours": _class_waits(results),
-        "shares": {name: _mean([r.shares[name] for r in results]) for name in results[0].shares},
+        "lost_time": {name: _mean([r.losses[name] for r in results]) for name in results[0].losses},
         "evictions": sum(r.evictions for r in results),
         "interruptions": sum(r.interruptions for r in results),
         "moves": sum(r.moves for r in results),

@@ -24,6 +24,8 @@ KEYS = (
     "serving",
     "speed",
     "faults",
+    "warmup",
+    "moves",
     "release",
 )
 
@@ -48,6 +50,8 @@ def load_spec(path: Path) -> Spec:
         serving=fields.get("serving", lambda c: Serving(**_values(c, Serving())), Serving()),
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
         faults=fields.get("faults", lambda c: Faults(**_values(c, Faults())), Faults()),
+        warmup=fields.get("warmup", lambda c: c.span().total_seconds(), 0.0),
+        moves=fields.get("moves", lambda c: float(c.number()), None),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),
     )

@@ -19,6 +19,8 @@ class SchedulingPolicy:
     before all; off, by age alone."""
     fresh_checkpoint: timedelta = timedelta(minutes=15)
     """A running job may be moved only while its last save (or its start) is not older."""
+    move_services: timedelta = timedelta(0)
+    """A replica of a service may be moved like other work once it has stood so long where it is; 0 = never."""
     move_gain: timedelta = timedelta(hours=1)
     """What a started GPU is worth in a move: moves may lose less than this for every GPU they let start."""
     moves_per_pass: int = 32

@@ -17,6 +17,9 @@ def cost(place: PodPlace, model: GpuModel) -> GpuAmount:
     """What a pod's place costs a quota: whole GPUs, slices by memory slices, shares by thousandths."""
     if not place.slices and not place.shares:
         return GpuAmount(len(place.gpus) * GRAIN)
+    if len(place.slices) == 1 and not place.gpus and not place.shares:  # by far the most frequent
+        profile = model.profile(place.slices[0].instance.profile)
+        return model.slice_amount(profile) if profile else GpuAmount(0)
     slices = total(model.slice_amount(p) for s in place.slices if (p := model.profile(s.instance.profile)))
     shares = sum(s.milli for s in place.shares) * MILLI_GRAIN
     return GpuAmount(len(place.gpus) * GRAIN + slices.grains + shares)

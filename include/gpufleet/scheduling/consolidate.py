@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpufleet.model.hardware import NodeState
+from gpufleet.model.hardware import MigRemake, NodeState
 from gpufleet.model.snapshot import Pending, PodPlace
+from gpufleet.model.workload import Slice, Whole
 from gpufleet.placement.ledger import NodeBook
 from gpufleet.placement.pool import Fill, one_by_one, pool_of
 from gpufleet.scheduling.aside import Mover, lift, step_aside
-from gpufleet.scheduling.ever import whole_gpus
+from gpufleet.scheduling.clearing import frees_enough, on_cheapest_cards, on_cheapest_cells
 from gpufleet.scheduling.lost import MICROSECOND, lost_work
 from gpufleet.scheduling.moving import is_movable, note_move, pods_left_to_move
 from gpufleet.scheduling.regions import Freeable, Source, freed_by, regions
@@ -143,16 +144,9 @@ def _cheapest(
         worth = (lost, len(chosen), tuple(m.order for m in chosen))
         if (best and best.worth <= worth) or sum(len(m.places) for m in chosen) > most:
             continue
-        if lost < gain and _frees_enough(session, pending, chosen, nodes) and _works(session, pending, chosen, nodes):
+        if lost < gain and frees_enough(session, pending, chosen, nodes) and _works(session, pending, chosen, nodes):
             best = Outcome(lost, worth, tuple(chosen), nodes)
     return best
-
-
-def _frees_enough(session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]) -> bool:
-    """Cheap and necessary: what is free and what would be is as much as whole GPUs need."""
-    need = whole_gpus(pending.job) * GRAIN
-    free = sum(len(session.ledger.books[n].free) for names in nodes.values() for n in names) * GRAIN
-    return free + sum(freed_by(session, p) for m in movers for p in m.places) >= need
 
 
 def _gain(session: Session, pending: Pending) -> int:
@@ -165,15 +159,37 @@ def _gain(session: Session, pending: Pending) -> int:
 def _choices(
     session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
 ) -> Iterator[Sequence[Mover]]:
-    """Singles and pairs where they are few; then the greedy set: the cheapest until the job fits, needless ones out."""
+    """For one pod, who stands where it is cheapest to clear. Singles and pairs where they are few; for a gang the greedy
+    set: the cheapest until the job fits, needless ones out.
+    """
+    job, demand = pending.job, pending.job.pod_sets[0].demand
+    if job.least_pods == 1 and isinstance(demand, Slice) and _remakes_slices(session, nodes):
+        yield from on_cheapest_cells(session, pending, demand, movers, nodes)
+        return
+    whole = job.least_pods == 1 and isinstance(demand, Whole)
+    cleared = on_cheapest_cards(session, pending, movers, nodes) if whole else ()
+    if cleared:
+        yield cleared
     if len(movers) <= EXACT and sum(map(len, nodes.values())) == 1:
         yield from ([m] for m in movers)
         yield from (list(pair) for pair in combinations(movers, 2))
+    if not whole:
+        yield from _greedy(session, pending, movers, nodes)
+
+
+def _remakes_slices(session: Session, nodes: dict[str, list[str]]) -> bool:
+    return all(session.nodes[name].mig is MigRemake.SLICE for names in nodes.values() for name in names)
+
+
+def _greedy(
+    session: Session, pending: Pending, movers: Sequence[Mover], nodes: dict[str, list[str]]
+) -> Iterator[Sequence[Mover]]:
+    """The cheapest until the job fits, needless ones out."""
     count = _fewest(session, pending, movers[:MANY], nodes)
     chosen = list(movers[: count or 0])
     for mover in reversed(list(chosen)):
         rest = [m for m in chosen if m is not mover]
-        if rest and _frees_enough(session, pending, rest, nodes) and _fits_without(session, pending, rest, nodes):
+        if rest and frees_enough(session, pending, rest, nodes) and _fits_without(session, pending, rest, nodes):
             chosen = rest
     if chosen:
         yield chosen
@@ -184,7 +200,7 @@ def _fewest(session: Session, pending: Pending, movers: Sequence[Mover], nodes: 
 
     def fits(count: int) -> bool:
         gone = movers[:count]
-        return _frees_enough(session, pending, gone, nodes) and _fits_without(session, pending, gone, nodes)
+        return frees_enough(session, pending, gone, nodes) and _fits_without(session, pending, gone, nodes)
 
     low, high = 1, len(movers)
     if not movers or not fits(high):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Running
 from gpufleet.model.tenancy import Queue
 from gpufleet.model.workload import Kind
@@ -29,7 +30,7 @@ class Roster:
         queues: Mapping[str, Queue],
         model_of: Mapping[str, str],
         now: datetime,
-        fresh: timedelta,
+        policy: SchedulingPolicy,
     ) -> None:
         self.sort_of: dict[str, Sort] = {}
         self.first: dict[Sort, Running] = {}
@@ -43,7 +44,7 @@ class Roster:
         self.protected: set[str] = set()
         """Jobs still inside the time their queue promises to every start."""
         self.settled: set[str] = set()
-        """Jobs that could move at all: who may be stopped, is no service, and has saved lately (`fresh`)."""
+        """Jobs that could move at all, of those that may be stopped."""
         for name, run in running.items():
             for node in dict.fromkeys(p.node for p in run.places):
                 self.on.setdefault(node, []).append(name)
@@ -52,7 +53,7 @@ class Roster:
                 self.protected.add(name)
             elif run.job.preemptible:
                 self._enter(run, model_of[name])
-                if run.job.kind is not Kind.INFERENCE and now - (run.last_checkpoint_at or run.started_at) <= fresh:
+                if _could_move(run, now, policy):
                     self.settled.add(name)
 
     def _enter(self, run: Running, model: str) -> None:
@@ -62,3 +63,10 @@ class Roster:
             self.first[sort] = run
             self.of_queue.setdefault(job.queue, []).append((sort, run))
         self.lowest[job.queue] = min(self.lowest.get(job.queue, job.priority), job.priority)
+
+
+def _could_move(run: Running, now: datetime, policy: SchedulingPolicy) -> bool:
+    """It has saved lately; a service, where the policy moves them, has stood for a while."""
+    if run.job.kind is Kind.INFERENCE:
+        return timedelta(0) < policy.move_services <= now - run.started_at
+    return now - (run.last_checkpoint_at or run.started_at) <= policy.fresh_checkpoint

@@ -71,7 +71,7 @@ class Session(Requests):
     def roster(self) -> Roster:
         """Running jobs by what the rules look at."""
         models = {name: self.model_of(name) for name in self.running}
-        return Roster(self.running, self.tree.queues, models, self.now, self.policy.fresh_checkpoint)
+        return Roster(self.running, self.tree.queues, models, self.now, self.policy)
 
     @property
     def moved(self) -> set[str]:

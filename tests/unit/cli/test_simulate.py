@@ -49,7 +49,7 @@ def test_a_fleet_answers_with_the_promised_keys(folder: Path) -> None:
     assert done.returncode == 0 and found["seeds"] == 2
     assert set(found["effective_throughput"]) == set(found["useful_utilisation"]) == {"mean", "ci95"}
     assert found["wait_seconds"]["training"].keys() == found["wait_seconds"]["inference"].keys() == {"p50", "p99"}
-    assert {"oom_kills", "evictions", "interruptions", "lost_gpu_hours", "definition", "shares"} <= set(found)
+    assert {"oom_kills", "evictions", "interruptions", "lost_gpu_hours", "definition", "lost_time"} <= set(found)
     assert found["seed_list"] == [1, 2] == [r["seed"] for r in found["runs"]]
     assert found["effective_throughput"]["mean"] <= found["bound"]["mean"] <= 1
     assert {n: w.keys() for n, w in found["mean_wait_hours"].items()} == {

@@ -65,10 +65,10 @@ def test_waits_by_class_are_the_waits_of_all() -> None:
 def test_gpu_time_is_work_or_has_a_name_for_what_it_was_lost_to(policy: str) -> None:
     """All but restarts (a few minutes each) is either useful or idle in one of four ways."""
     found = study(SMALL, policy, [3], Random)[0]
-    idle = sum(part for name, part in found.shares.items() if name != "slowed")
+    idle = sum(part for name, part in found.losses.items() if name != "slowed")
     restarts = (found.evictions + found.moves) * 32 * 360 / (32 * 30 * HOUR)
     assert 1 - restarts <= found.useful_utilisation + idle <= 1 + 1e-9
-    assert (found.shares["held"] > 0) == (policy != "gpufleet")
+    assert (found.losses["held"] > 0) == (policy != "gpufleet")
 
 
 def test_offered_work_over_capacity_is_the_load() -> None:

@@ -67,7 +67,7 @@ def test_without_a_gang_scheduler_the_rest_of_a_gang_holds_its_gpus_until_the_no
     waits = Work("x", 1.5 * HOUR, HOUR, 8, HOUR)
     world = lived("kube-default", [wide, waits, END], Fault(0, None, HOUR, 3 * HOUR))
     assert world.jobs["x"].first_start is None or world.jobs["x"].first_start > 3 * HOUR
-    assert world.counts.shares.held == pytest.approx(8 * 2 * HOUR)
+    assert world.counts.losses.held == pytest.approx(8 * 2 * HOUR)
 
 
 def test_losses_are_off_unless_asked_for_and_the_same_for_every_policy() -> None:

@@ -110,7 +110,8 @@ class KubeDefault:
     def _placed(self, gang: Gang, now: float) -> None:
         if gang.is_whole:
             gang.partial_since = None
-            self.world.start(gang.work.name, [p.node for p in gang.pods if p.node is not None])
+            cards = (gang.work.name,) if gang.work.is_replica else ()
+            self.world.start(gang.work.name, [p.node for p in gang.pods if p.node is not None], cards=cards)
         else:
             self._is_partial(gang, now)
 

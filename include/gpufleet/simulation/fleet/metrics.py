@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from gpufleet.simulation.fleet.bound import fluid_bound
 from gpufleet.simulation.fleet.progress import Progress
+from gpufleet.simulation.fleet.shares import Bounds, Shares, bounds, shares
 from gpufleet.simulation.fleet.world import World
 
 HOUR = 3600.0
@@ -30,39 +31,50 @@ class Result:
     lost_gpu_hours: float
     served: float
     """Part of the replicas that started."""
-    bound: float = 1.0
-    """Effective throughput that no policy exceeds on this work (`bound.py`)."""
-    interruptions: int = 0
+    replica_moves: int
+    starts: int
+    """Of jobs that waited: what moves are counted against."""
+    interruptions: int
     """Jobs stopped by the loss of a node."""
-    class_waits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    bound: float
+    """Effective throughput that no policy exceeds on this work (`bound.py`)."""
+    class_waits: Mapping[str, Sequence[float]]
     """Training waits by the number of GPUs asked for (`size_class`), small before large."""
-    shares: Mapping[str, float] = field(default_factory=dict)
-    """Part of all GPU time that was no work, by where it went (`Shares`); empty where services run too."""
+    losses: Mapping[str, float]
+    """Part of all GPU time that was no work, by where it went (`Losses`); empty where services run too."""
+    shares: Shares
+    bounds: Bounds
 
 
 def result(world: World, seed: int) -> Result:
     """What a world that has run through comes to."""
     jobs, capacity = list(world.jobs.values()), world.spec.fleet.total * world.horizon
+    warm = world.spec.warmup
     training = [j for j in jobs if not j.work.is_replica]
-    replicas = [j for j in jobs if j.work.is_replica]
+    replicas = [j for j in jobs if j.work.is_replica and j.work.arrives >= warm]
     finished = sum(j.work.seconds * j.work.gpus for j in training if j.ended is not None)
+    time = shares(world.books, world.spec.fleet.total, world.horizon)
     largest = max((j.work.gpus for j in training), default=0)
     return Result(
         seed,
         finished / capacity,
-        world.counts.useful / capacity,
+        time.useful,
         world.counts.kills,
-        _waits(training, world.horizon),
+        _waits([j for j in training if j.work.arrives >= warm], world.horizon),
         _waits(replicas, world.horizon),
         _waits([j for j in training if j.work.gpus == largest], world.horizon),
         world.counts.evictions,
         world.counts.moves,
         world.counts.lost / HOUR,
         sum(j.first_start is not None for j in replicas) / len(replicas) if replicas else 1.0,
-        fluid_bound([j.work for j in training], world.spec.fleet.total, world.horizon) / capacity,
+        world.counts.replica_moves,
+        world.counts.starts,
         world.counts.interruptions,
+        fluid_bound([j.work for j in training], world.spec.fleet.total, world.horizon) / capacity,
         _by_class(training, world.horizon),
-        {} if replicas else {name: seconds / capacity for name, seconds in asdict(world.counts.shares).items()},
+        {} if replicas else {name: seconds / capacity for name, seconds in asdict(world.counts.losses).items()},
+        time,
+        bounds(world.spec, world.books, world.horizon),
     )
 
 

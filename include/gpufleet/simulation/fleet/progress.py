@@ -38,7 +38,7 @@ class Progress:
         self.since = self.began = now + delay
         self.slowdown = slowdown(self.work, nodes, spec.speed, spec.fleet.gpus, spec.fleet.per_leaf)
         if self.first_start is None:
-            self.first_start = now
+            self.first_start = now + delay
         self.runs += 1
 
     def finish_at(self) -> float:
@@ -68,9 +68,10 @@ class Progress:
         return max(self.started, now - (self.done - self.saved) * self.slowdown)
 
     def stop(self, now: float, *, planned: bool = False) -> float:
-        """Its places are gone. A planned stop saves first. Returns the seconds of work lost."""
+        """Its places are gone. A planned stop saves first; a replica has nothing to save. Returns the seconds lost."""
         self.advance(now)
-        lost = 0.0 if planned and self.work.interval is not None else self.done - self.saved
+        keeps = self.work.is_replica or (planned and self.work.interval is not None)
+        lost = 0.0 if keeps else self.done - self.saved
         self.done -= lost
         self.saved = self.done
         self.lost += lost

@@ -46,11 +46,17 @@ class Serving:
     swing: float = 0.35
     """The arrival rate over the day: 1 + swing x sin."""
     sized: bool = True
-    """Replicas grow their cache until they fill the slice but the margin."""
+    """Replicas take traffic until they fill the smallest slice that holds them (`serving.sized`)."""
+    fill: float = 0.92
+    """Of a slice's compute that a sized replica fills at most."""
     margin: float = 0.10
-    """Of memory asked on top of the estimate."""
+    """Of memory asked on top of the estimate. Zero kills need margin >= the largest error: 3.3 standard deviations here."""
     error: float = 0.03
-    """Standard deviation of the estimate, clipped at ten percent."""
+    """Standard deviation of the memory estimate."""
+    clip: float = 0.10
+    """The largest error of the estimate, either way."""
+    restart: float = 60.0
+    """A replica that is moved or stopped serves nobody for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,10 @@ class Speed:
     """After every stop."""
     move: float = 60.0
     """A planned move, before the restart."""
+    evict: float = 30.0
+    """Until a place is free whose holder is stopped: the grace in which it may save."""
+    convert: float = 10.0
+    """Until a card that was whole can be cut, or the other way round: MIG mode is set per card, as on Hopper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,10 @@ class Spec:
     serving: Serving = Serving()
     speed: Speed = Speed()
     faults: Faults = Faults()
+    warmup: float = 0.0
+    """Utilisation, its bound and the waits are counted from here on: filling an empty fleet is not what is asked."""
+    moves: float | None = None
+    """Ours: pods that may be moved in all, as a part of the pods placed so far. None: as many as the policy allows."""
     release: float | None = None
     """Baselines: a gang that is not whole after so many seconds gives its GPUs back. None: it holds them for ever."""
     pairs: tuple[tuple[float, int], ...] = field(default=(), repr=False)

@@ -35,6 +35,7 @@ THROUGHPUT: Final = SchedulingPolicy(
     fresh_checkpoint=timedelta(hours=1),
     net_gain_horizon=timedelta(hours=4),
     net_gain_seniority=False,
+    move_services=timedelta(minutes=15),
 )
 FAULTS_OF: Final = 1_000_000
 """Added to a seed for its losses of nodes: the same for every policy, and the work stays as it is without them."""

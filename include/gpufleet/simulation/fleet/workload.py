@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol
 
+from gpufleet.simulation.fleet.serving import Service, services
 from gpufleet.simulation.fleet.spec import DAY, Serving, Spec
 
 
@@ -43,6 +44,8 @@ class Work:
     """A replica: part of the card's memory it asks for, and what it will really use."""
     uses: float = 0.0
     compute: float = 0.0
+    service: int = 0
+    """Which of the experiment's services it is a replica of."""
 
     @property
     def is_replica(self) -> bool:
@@ -50,8 +53,8 @@ class Work:
 
     @property
     def demand(self) -> float:
-        """GPUs it makes useful: all of a training job's, of a card the larger part a replica needs."""
-        return max(self.memory, self.compute) if self.is_replica else float(self.gpus)
+        """GPUs it makes useful: all of a training job's, of a card the larger part a replica really needs."""
+        return max(self.uses, self.compute) if self.is_replica else float(self.gpus)
 
 
 def workload(spec: Spec, random: Random) -> list[Work]:
@@ -95,10 +98,10 @@ def _spread(jobs: list[Work], horizon: float, random: Random) -> list[Work]:
 
 def _replicas(spec: Spec, random: Random, horizon: float) -> Iterator[Work]:
     """A Poisson stream whose rate follows the day (thinning)."""
-    serving, part = spec.serving, 1 - spec.training_share
-    if part <= 0 or not serving.needs:
+    serving, part, kinds = spec.serving, 1 - spec.training_share, services(spec)
+    if part <= 0 or not kinds:
         return
-    mean = sum(p * max(m, c) for p, m, c in serving.needs) / sum(p for p, *_ in serving.needs)
+    mean = sum(k.part * k.demand for k in kinds) / sum(k.part for k in kinds)
     rate = part * spec.load * spec.fleet.total / (mean * serving.life)
     at, number = 0.0, 0
     while True:
@@ -106,14 +109,15 @@ def _replicas(spec: Spec, random: Random, horizon: float) -> Iterator[Work]:
         if at > horizon:
             return
         if random.random() * (1 + serving.swing) < 1 + serving.swing * math.sin(2 * math.pi * at / DAY):
-            yield _replica(serving, random, number, at)
+            yield _replica(serving, kinds, random, number, at)
             number += 1
 
 
-def _replica(serving: Serving, random: Random, number: int, at: float) -> Work:
-    upto = list(accumulate(part for part, *_ in serving.needs))
-    _, memory, compute = serving.needs[bisect_left(upto, random.random() * upto[-1])]
-    error = max(-0.1, min(0.1, random.gauss(0.0, serving.error)))
-    life = random.expovariate(1 / serving.life)
-    asked = memory * (1 + serving.margin)
-    return Work(f"i{number:06d}", at, life, 0, memory=asked, uses=memory * (1 + error), compute=compute)
+def _replica(serving: Serving, kinds: Sequence[Service], random: Random, number: int, at: float) -> Work:
+    upto = list(accumulate(k.part for k in kinds))
+    which = bisect_left(upto, random.random() * upto[-1])
+    kind = kinds[which]
+    error = max(-serving.clip, min(serving.clip, random.gauss(0.0, serving.error)))
+    life, asked = random.expovariate(1 / serving.life), kind.memory * (1 + serving.margin)
+    uses = kind.memory * (1 + error)
+    return Work(f"i{number:06d}", at, life, 0, memory=asked, uses=uses, compute=kind.compute, service=which)

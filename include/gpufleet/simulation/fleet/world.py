@@ -9,8 +9,9 @@ from functools import partial
 from typing import Protocol
 
 from gpufleet.simulation.fleet.faults import Fault
+from gpufleet.simulation.fleet.losses import Losses, losses_now
 from gpufleet.simulation.fleet.progress import Progress
-from gpufleet.simulation.fleet.shares import Shares, shares_now
+from gpufleet.simulation.fleet.shares import Books
 from gpufleet.simulation.fleet.spec import Spec
 from gpufleet.simulation.fleet.workload import Work
 
@@ -37,10 +38,11 @@ class Policy(Protocol):
 class Counts:
     """What happened, until the horizon."""
 
-    useful: float = 0.0
-    """GPU-seconds: progressing training GPUs, and of running replicas the part of a card they need."""
     evictions: int = 0
     moves: int = 0
+    replica_moves: int = 0
+    starts: int = 0
+    """Every start of a job that waited, restarts after a stop included; moves are not."""
     interruptions: int = 0
     """Jobs stopped by the loss of a node."""
     lost: float = 0.0
@@ -49,7 +51,7 @@ class Counts:
     """Replicas that used more memory than their slice has."""
     held: int = 0
     """GPUs held now by gangs that are not whole (the policy says so)."""
-    shares: Shares = field(default_factory=Shares)
+    losses: Losses = field(default_factory=Losses)
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class World:
     spec: Spec
     jobs: dict[str, Progress] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    books: Books = field(default_factory=Books)
     now: float = 0.0
     horizon: float = 0.0
     running: dict[str, Progress] = field(default_factory=dict)
@@ -70,13 +73,17 @@ class World:
 
     # ------------------------------------------------------------ what a policy does
 
-    def start(self, name: str, nodes: Sequence[int], delay: float = 0.0) -> None:
-        """The job has places on these nodes (by number, one entry per pod is enough)."""
+    def start(self, name: str, nodes: Sequence[int], delay: float = 0.0, cards: Sequence[str] = ()) -> None:
+        """The job has places on these nodes (by number, one entry per pod is enough), a replica on these cards.
+
+        `delay` until it can start, besides what every start but the first takes.
+        """
         job = self.jobs[name]
-        restart = self.spec.speed.restart if job.runs and delay == 0.0 else delay
-        job.start(self.now, nodes, self.spec, restart)
+        job.start(self.now, nodes, self.spec, delay + self._restart(job))
         self.running[name] = job
         self.waiting.pop(name, None)
+        self.books.hold(name, cards, self.now)
+        self.counts.starts += 1
         self._push(job.finish_at(), partial(self._end, name, job.runs))
 
     def stop(self, name: str) -> None:
@@ -84,13 +91,20 @@ class World:
         self._interrupt(name)
         self.counts.evictions += 1
 
-    def move(self, name: str, nodes: Sequence[int]) -> None:
+    def move(self, name: str, nodes: Sequence[int], cards: Sequence[str] = ()) -> None:
         """The job saves, if it can, and goes on elsewhere."""
         job = self.jobs[name]
         self._count(job, self.now)
         self.counts.lost += job.stop(self.now, planned=True) * job.work.demand
         self.counts.moves += 1
-        self.start(name, nodes, self.spec.speed.move + self.spec.speed.restart)
+        self.counts.replica_moves += job.work.is_replica
+        self.counts.starts -= 1
+        self.start(name, nodes, 0.0 if job.work.is_replica else self.spec.speed.move, cards)
+
+    def _restart(self, job: Progress) -> float:
+        if not job.runs:
+            return 0.0
+        return self.spec.serving.restart if job.work.is_replica else self.spec.speed.restart
 
     def wake(self, at: float) -> None:
         """Ask the policy again then."""
@@ -107,7 +121,7 @@ class World:
     ) -> None:
         """From the first arrival to the last; what runs then is counted until then."""
         self.jobs = {w.name: Progress(w) for w in works}
-        self.horizon = works[-1].arrives
+        self.horizon, self.books.since = works[-1].arrives, self.spec.warmup
         for work in works:
             self._push(work.arrives, partial(self._arrive, work.name))
         for fault in faults:
@@ -124,14 +138,15 @@ class World:
         for job in self.jobs.values():
             self._count(job, self.horizon)
             job.advance(self.horizon)
+        self.books.close(self.horizon)
 
     def _account(self) -> None:
         """What GPUs do from now until the next event."""
         until = min(self._events[0][0], self.horizon) if self._events else self.horizon
         if self.spec.training_share >= 1 and until > self.now:
             gpus = self.spec.fleet.total - len(self.down) * self.spec.fleet.gpus
-            moment = shares_now(gpus, self.counts.held, self.running.values(), self.waiting.values())
-            self.counts.shares.add(moment, until - self.now)
+            moment = losses_now(gpus, self.counts.held, self.running.values(), self.waiting.values())
+            self.counts.losses.add(moment, until - self.now)
 
     def _arrive(self, name: str, policy: Policy) -> None:
         self.waiting[name] = self.jobs[name]
@@ -185,9 +200,9 @@ class World:
     # ------------------------------------------------------------ counting
 
     def _count(self, job: Progress, until: float) -> None:
-        """Useful time of the present run, once."""
+        """The present run ends, or all does: its time, once."""
         if job.since is not None:
-            self.counts.useful += max(0.0, until - job.began) * job.work.demand
+            self.books.ran_until(job.work, job.started or 0.0, job.began, until)
             job.began = max(job.began, until)
 
     def _push(self, at: float, happen: Callable[[Policy], None]) -> None:

@@ -60,8 +60,7 @@ def experiments(profile: str, path: Path = LIST) -> list[Experiment]:
 
 def works(path: Path = LIST) -> dict[str, str]:
     """What the fleets of a group work on, in words."""
-    found: dict[str, str] = read_yaml(path).get("works", {})
-    return found
+    return {work["spec"]: work["about"] for work in read_yaml(path)["fleet"]["works"]}
 
 
 def read_yaml(path: Path) -> Any:
@@ -89,12 +88,12 @@ def _workloads(listed: dict[str, Any], run: dict[str, Any], profile: str) -> lis
     return found
 
 
-def _fleet(listed: list[dict[str, Any]], profile: str) -> Iterator[Experiment]:
-    for run in listed:
-        if profile in run:
-            words = run["words"].replace("--spec ", "--spec benchmarks/specs/")
-            words = f"gpufleet simulate fleet {words} --seeds {run[profile]} --json"
-            yield Experiment("fleet", run["group"], run["name"], tuple(words.split()))
+def _fleet(listed: dict[str, Any], profile: str) -> Iterator[Experiment]:
+    for work in listed["works"]:
+        for name in work.get("only", listed["policies"]) if profile in work else ():
+            words = listed["policies"][name].format(work["spec"]).replace("--spec ", "--spec benchmarks/specs/")
+            words = f"gpufleet simulate fleet {words} --seeds {work[profile]} --json"
+            yield Experiment("fleet", work["spec"], name, tuple(words.split()))
 
 
 def _speed(listed: dict[str, int], profile: str) -> Iterator[Experiment]:

@@ -103,9 +103,16 @@ def _fleet(result: dict[str, Any], group: Mapping[str, dict[str, Any]]) -> dict[
     if is_ours(result):
         rivals = {name: r for name, r in group.items() if not is_ours(r)}
         found |= {f"gain_over.{name}": gains(throughput(result), throughput(r)).mean for name, r in rivals.items()}
+    if wait := replica_wait(result):
+        found["inference_wait_p99"] = wait
     if bound := part_of_bound(result):
         found["part_of_bound"] = bound
     return found
+
+
+def replica_wait(result: dict[str, Any]) -> float:
+    """p99 in seconds; 0 where nobody waited, or nothing served."""
+    return float(result["wait_seconds"].get("inference", {}).get("p99", 0))
 
 
 def part_of_bound(result: dict[str, Any]) -> float | None:

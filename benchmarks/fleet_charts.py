@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from benchmarks.figures import bound_of, is_ours
+from benchmarks.figures import bound_of, is_ours, replica_wait
 from benchmarks.known import Known
 from benchmarks.look import BLACK, BLUE, GREY, ORANGE, WIDE, Row, decades, panel_title, styled
 from benchmarks.tables import HOUR
@@ -108,9 +108,9 @@ def serving(known: Known) -> Any | None:
     """Useful utilisation against the p99 wait of replicas; nothing where no experiment has services."""
 
     def row(result: dict[str, Any]) -> list[Row]:
-        return [{"wait": max(_replica_wait(result), 1.0), "useful": result["useful_utilisation"]["mean"]}]
+        return [{"wait": max(replica_wait(result), 1.0), "useful": result["useful_utilisation"]["mean"]}]
 
-    served = [g for g in known.groups("fleet") if any(map(_replica_wait, known.group("fleet", g).values()))]
+    served = [g for g in known.groups("fleet") if any(map(replica_wait, known.group("fleet", g).values()))]
     rows = [r for r in _fleet_rows(known, row) if r["group"] in served]
     if not rows:
         return None
@@ -128,8 +128,3 @@ def serving(known: Known) -> Any | None:
         "Training and services on one fleet: how busy, and how long replicas wait",
         "Upper left is better. Dashed: one minute. Blue: gpufleet; shorter waits are drawn as one second.",
     )
-
-
-def _replica_wait(result: dict[str, Any]) -> float:
-    """p99 in seconds; 0 where nobody waited, or nothing served."""
-    return float(result["wait_seconds"].get("inference", {}).get("p99", 0))

@@ -148,17 +148,16 @@ def test_the_work_of_every_group_is_said_in_words() -> None:
     assert {e.group for profile in PROFILES for e in experiments(profile) if e.kind == "fleet"} == works().keys()
 
 
+OTHERS = "openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\n"
 LISTS = {
-    "a line without words": (
-        "openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\nfleet: [{group: a, name: b, full: 1}]\n",
-        "words",
-    ),
-    "a file without fleets": ("openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\n", "fleet"),
+    "a line without its spec": (OTHERS + "fleet: {policies: {a: b}, works: [{full: 1}]}\n", "spec"),
+    "a file without fleets": (OTHERS, "fleet"),
+    "a policy nobody knows": (OTHERS + "fleet: {policies: {}, works: [{spec: a, full: 1, only: [b]}]}\n", "b"),
     "the same line twice": (
-        "openb: {workloads: [], runs: [], ceiling: {}}\nspeed: {}\n"
-        "fleet: [{group: a, name: b, words: c, full: 1}, {group: a, name: b, words: d, full: 1}]\n",
+        OTHERS + "fleet: {policies: {a: b}, works: [{spec: c, full: 1}, {spec: c, full: 2}]}\n",
         "twice",
     ),
+    "no YAML": ("openb:\nNOTE\nfleet: {}\n", "is not YAML"),
 }
 
 

@@ -43,9 +43,9 @@ class Outcome:
 def consolidate(session: Session, pending: Pending) -> bool:
     """Start the job by moves, the ones that lose least."""
     key = session.request("consolidate", pending)
-    if key in session.notes.hopeless or pods_left_to_move(session) < 1 or not _has_room_in_all(session, pending):
+    if key in session.notes.hopeless or pods_left_to_move(session) < 1:
         return False
-    best = _cheapest_of_all(session, pending)
+    best = _cheapest_of_all(session, pending) if _has_room_in_all(session, pending) else None
     if best is None:
         session.notes.hopeless.add(key)
         return False

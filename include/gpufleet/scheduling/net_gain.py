@@ -216,6 +216,8 @@ def _clearing(
 def _crossing(session: Session, pending: Pending, model: str, names: Sequence[str]) -> int:
     """Grain-microseconds over the horizon that the slowdown costs the gang here; 0 on as few leaves as it needs."""
     slower = Fraction(str(session.policy.leaf_slowdown)) - 1
+    if slower <= 0:
+        return 0
     grains = session.grains(pending.job, model, pending.job.least_pods)
     fewest = _fewest(_leaves(session, session.eligible(pending)[model]), grains // GRAIN)
     crosses = len({session.topology.domain(n, session.topology.leaf) for n in names}) > fewest

@@ -86,23 +86,22 @@ class KubeDefault:
         """Every waiting pod once: services first, then as they came."""
         self._release(now)
         self._queue.sort(key=lambda p: not p.replica)
-        left = []
+        left, most = [], max(self._free)
         for pod in self._queue:
-            node = self._node_for(pod)
-            if node is None:
+            if pod.gpus > most:
                 left.append(pod)
                 continue
-            pod.node = node
+            pod.node = node = self._node_for(pod)
             self._free[node] -= pod.gpus
+            most = max(self._free)
             self._placed(self._gangs[pod.job], now)
         self._queue = left
         partial = (g for g in self._gangs.values() if g.partial_since is not None)
         self.world.counts.held = sum(p.gpus for g in partial for p in g.pods if p.node is not None)
 
-    def _node_for(self, pod: Pod) -> int | None:
+    def _node_for(self, pod: Pod) -> int:
+        """The node for a pod that fits somewhere."""
         fitting = [free for free in self._free if free >= pod.gpus]
-        if not fitting:
-            return None
         best = min(fitting) if self.pack else max(fitting)
         ties = [n for n, free in enumerate(self._free) if free == best]
         return ties[self.random.randrange(len(ties))]

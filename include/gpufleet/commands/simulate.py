@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from gpufleet.commands.fleet_figures import figure_lines, figures, run_figures
 from gpufleet.errors import Invalid
 from gpufleet.formats.fleet_spec import load_spec
 from gpufleet.simulation.fleet.metrics import Result, quantile
@@ -141,7 +142,11 @@ def _fleet_document(policy: str, results: list[Result], spec: Path) -> dict[str,
         "moves": sum(r.moves for r in results),
         "lost_gpu_hours": round(sum(r.lost_gpu_hours for r in results), 2),
         "served": round(min(r.served for r in results), 4),
-        "runs": [{"seed": r.seed, "effective_throughput": round(r.effective_throughput, 4)} for r in results],
+        **figures(results),
+        "runs": [
+            {"seed": r.seed, "effective_throughput": round(r.effective_throughput, 4), **run_figures(r)}
+            for r in results
+        ],
         "definition": DEFINITIONS[policy],
         "files": {spec.name: hashlib.sha256(spec.read_bytes()).hexdigest()},
     }
@@ -165,4 +170,5 @@ def _fleet_lines(found: dict[str, Any]) -> list[str]:
         *(f"  wait of {kind}: p50 {w['p50']:.0f} s, p99 {w['p99']:.0f} s" for kind, w in found["wait_seconds"].items()),
         f"  {found['evictions']} evictions, {found['moves']} moves, {found['lost_gpu_hours']} GPU-hours lost, "
         f"{found['oom_kills']} memory kills",
+        *figure_lines(found),
     ]

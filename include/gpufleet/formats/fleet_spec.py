@@ -25,6 +25,7 @@ KEYS = (
     "speed",
     "warmup",
     "moves",
+    "teams",
     "release",
 )
 
@@ -49,6 +50,7 @@ def load_spec(path: Path) -> Spec:
         serving=fields.get("serving", lambda c: Serving(**_values(c, Serving())), Serving()),
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
         warmup=fields.get("warmup", lambda c: c.span().total_seconds(), 0.0),
+        teams=fields.get("teams", lambda c: tuple(_row(r) for r in c.cells()), ()),
         moves=fields.get("moves", lambda c: float(c.number()), None),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),

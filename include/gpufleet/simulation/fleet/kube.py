@@ -65,9 +65,10 @@ class KubeDefault:
             self._give_back(pod)
 
     def decide(self, now: float) -> None:
-        """Every waiting pod once: services first, then as they came."""
+        """Every waiting pod once: services first where they have priority, then as they came."""
         self._release(now)
-        self._queue.sort(key=lambda p: not p.replica)
+        if self.world.spec.serving.first:
+            self._queue.sort(key=lambda p: not p.replica)
         left = []
         for pod in self._queue:
             node = self._node_for(pod)

@@ -33,6 +33,8 @@ class Result:
     replica_moves: int
     starts: int
     """Of jobs that waited: what moves are counted against."""
+    fairness: tuple[float, ...]
+    """By team, GPU-time got over due."""
     shares: Shares
     bounds: Bounds
 
@@ -60,6 +62,7 @@ def result(world: World, seed: int) -> Result:
         sum(j.first_start is not None for j in replicas) / len(replicas) if replicas else 1.0,
         world.counts.replica_moves,
         world.counts.starts,
+        world.fairness.ratios(),
         time,
         bounds(world.spec, world.books, world.horizon),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpufleet.simulation.fleet.fairness import Fairness
 from gpufleet.simulation.fleet.progress import Progress
 from gpufleet.simulation.fleet.shares import Books
 from gpufleet.simulation.fleet.spec import Spec
@@ -46,6 +47,7 @@ class World:
     jobs: dict[str, Progress] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     books: Books = field(default_factory=Books)
+    fairness: Fairness = field(default_factory=lambda: Fairness((), 0.0))
     now: float = 0.0
     horizon: float = 0.0
     _events: list[tuple[float, int, str, int]] = field(default_factory=list)
@@ -98,6 +100,8 @@ class World:
         """From the first arrival to the last; what runs then is counted until then."""
         self.jobs = {w.name: Progress(w) for w in works}
         self.horizon, self.books.since = works[-1].arrives, self.spec.warmup
+        deserved = tuple(gpus for _, gpus in self.spec.teams)
+        self.fairness = Fairness(deserved, self.spec.fleet.total, self.spec.warmup)
         for work in works:
             self._push(work.arrives, work.name, -1)
         while self._events and self._events[0][0] <= self.horizon:
@@ -111,6 +115,7 @@ class World:
             self._count(job, self.horizon)
             job.advance(self.horizon)
         self.books.close(self.horizon)
+        self.fairness.advance(self.horizon)
 
     def _happen(self, event: tuple[float, int, str, int], policy: Policy) -> None:
         _, _, name, run = event
@@ -118,9 +123,11 @@ class World:
             return
         job = self.jobs[name]
         if run < 0:
+            self.fairness.wants(job.work.team, job.work.gpus, self.now)
             policy.arrived(job.work, self.now)
         elif run == job.runs and job.started is not None:  # else it was stopped or moved meanwhile
             self._count(job, self.now)
+            self.fairness.wants(job.work.team, -job.work.gpus, self.now)
             job.advance(self.now)
             job.ended, job.started, job.since = self.now, None, None
             policy.ended(job.work, self.now)
@@ -129,6 +136,8 @@ class World:
         """The present run ends, or all does: its time, once."""
         if job.since is not None:
             self.books.ran_until(job.work, job.started or 0.0, job.began, until)
+            held = max(0.0, until - max(job.started or 0.0, self.spec.warmup))
+            self.fairness.ran(job.work.team, held, job.work.gpus)
             job.began = max(job.began, until)
 
     def _push(self, at: float, name: str, run: int) -> None:

@@ -1,0 +1,48 @@
+"""What a mixed fleet's results say besides throughput: where the time went, bounds, moves, fairness between teams."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gpufleet.simulation.fleet.metrics import Result, quantile
+
+
+def figures(results: Sequence[Result]) -> dict[str, Any]:
+    """Means over the seeds; shares of the GPUs' time add up to one."""
+    return {
+        "shares": _means([asdict(r.shares) for r in results]),
+        "bounds": _means([asdict(r.bounds) for r in results]),
+        "starts": sum(r.starts for r in results),
+        "replica_moves": sum(r.replica_moves for r in results),
+        "moves_per_start": round(sum(r.moves for r in results) / max(1, sum(r.starts for r in results)), 4),
+        "fairness": [round(statistics.fmean(team), 4) for team in zip(*(r.fairness for r in results), strict=True)],
+    }
+
+
+def run_figures(found: Result) -> dict[str, Any]:
+    """One seed."""
+    return {
+        "useful_utilisation": round(found.useful_utilisation, 4),
+        "bound": round(found.bounds.useful, 4),
+        "inference_p99_seconds": round(quantile(found.inference_waits, 0.99), 1),
+        "served": round(found.served, 4),
+    }
+
+
+def figure_lines(found: dict[str, Any], show: Callable[[float], str] = "{:.3f}".format) -> list[str]:
+    """The same for a person."""
+    lines = ["  of the GPUs' time: " + ", ".join(f"{name} {show(part)}" for name, part in found["shares"].items())]
+    bounds = found["bounds"]
+    lines.append(
+        f"  at best {show(bounds['useful'])} useful; replicas need {show(bounds['eta'])} of the cards they take"
+    )
+    if found["fairness"]:
+        lines.append("  got / due by team: " + ", ".join(show(part) for part in found["fairness"]))
+    return lines
+
+
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.fmean(row[name] for row in rows), 4) for name in rows[0]}

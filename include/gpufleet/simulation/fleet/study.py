@@ -23,8 +23,9 @@ DEFINITIONS: Final = {
     "kube-default": "one pod at a time, whole GPUs, most free node first (LeastAllocated on cpu and memory asked in proportion)"
     ", random ties, later pods may overtake, partial gangs hold; release: they give back after so long",
     "binpack": "the same with the fullest node that fits first (MostAllocated)",
-    "gpufleet": "the product's own pass: gangs whole, no reservations, leaf moves at slowdown 1.1, net gain over 4 h, services deserve "
-    "the fleet and are moved (60 s out of service) after 15 min; MIG mode by card (10 s), slices made and removed with replicas",
+    "gpufleet": "the product's own pass: gangs whole, no reservations, leaf moves at slowdown 1.1, net gain over 4 h; services "
+    "deserve the fleet and are moved after 15 min (60 s out of service); MIG mode by card (10 s), slices made and removed "
+    "with their replicas",
 }
 # Declared runtimes are loose upper bounds: a reservation would drain GPUs for hours. What a fleet for throughput would set.
 THROUGHPUT: Final = SchedulingPolicy(

@@ -252,6 +252,13 @@ def _waits(snapshot: Snapshot, plan: Plan) -> list[str]:
     return wrong
 
 
+def _may_move(snapshot: Snapshot, run: Running, policy: SchedulingPolicy) -> bool:
+    """Who has saved lately; a service only where the policy says after how long."""
+    if run.job.kind == "inference":
+        return timedelta(0) < policy.move_services <= snapshot.at - run.started_at
+    return snapshot.at - (run.last_checkpoint_at or run.started_at) <= policy.fresh_checkpoint
+
+
 def _moves(snapshot: Snapshot, plan: Plan, policy: SchedulingPolicy) -> list[str]:
     """Who moves gets what it had, on the same model, has saved lately, and is still near where it must be."""
     runs, nodes = {r.job.id: r for r in snapshot.running}, {n.name: n for n in snapshot.nodes}
@@ -267,10 +274,7 @@ def _moves(snapshot: Snapshot, plan: Plan, policy: SchedulingPolicy) -> list[str
                 wrong.append(f"{move.job} is moved to something else: {before} -> {place}")
         if any(_same_spot(old[p.rank], p) for p in move.places):
             wrong.append(f"{move.job} is moved to where it is")
-        if (
-            run.job.kind == "inference"
-            or snapshot.at - (run.last_checkpoint_at or run.started_at) > policy.fresh_checkpoint
-        ):
+        if not _may_move(snapshot, run, policy):
             wrong.append(f"{move.job} may not be moved now")
         level = run.job.topology.required
         if level and len({_domain(snapshot, nodes[p.node], level) for p in after[move.job]}) > 1:

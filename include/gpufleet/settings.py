@@ -58,6 +58,7 @@ class Checkpoints(Strict):
 
 class Scheduling(Strict):
     ageing_bound: Duration = SchedulingPolicy().ageing_bound
+    move_services: Duration = SchedulingPolicy().move_services
     moves_per_pass: int = Field(default=SchedulingPolicy().moves_per_pass, ge=0)
     net_gain_horizon: Duration = SchedulingPolicy().net_gain_horizon
     reserve: bool = SchedulingPolicy().reserve

@@ -30,7 +30,14 @@ LEAVES = ("a", "b", "c")
 USUAL = ("H100-80", "A100-80", "A30-24", "H100NVL-94") * 3
 THROUGHPUT = SchedulingPolicy(net_gain_horizon=4 * HOUR, leaf_slowdown=1.1, usage_weight=1.0)
 DEFAULT = SchedulingPolicy()
-POLICIES = (DEFAULT, DEFAULT, replace(DEFAULT, ageing_bound=2 * MINUTE), replace(DEFAULT, moves_per_pass=1), THROUGHPUT)
+POLICIES = (
+    DEFAULT,
+    DEFAULT,
+    replace(DEFAULT, ageing_bound=2 * MINUTE),
+    replace(DEFAULT, moves_per_pass=1),
+    replace(DEFAULT, move_services=15 * MINUTE),
+    THROUGHPUT,
+)
 
 
 class Dice:

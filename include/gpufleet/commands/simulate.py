@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 from random import Random
-from statistics import fmean
 from typing import Any, Final
 
+from gpufleet.commands.fleet_figures import figure_lines, figures, run_figures
 from gpufleet.errors import Invalid
 from gpufleet.formats.fleet_spec import durations_of, load_spec
 from gpufleet.simulation.fleet.metrics import Result, quantile
@@ -141,36 +141,18 @@ def _fleet_document(policy: str, results: list[Result], files: list[Path]) -> di
             "inference": _waits([w for r in results for w in r.inference_waits]),
             "largest_gangs": _waits([w for r in results for w in r.big_waits]),
         },
-        "mean_wait_hours": _class_waits(results),
-        "lost_time": {name: _mean([r.losses[name] for r in results]) for name in results[0].losses},
         "evictions": sum(r.evictions for r in results),
         "interruptions": sum(r.interruptions for r in results),
         "moves": sum(r.moves for r in results),
         "lost_gpu_hours": round(sum(r.lost_gpu_hours for r in results), 2),
         "served": round(min(r.served for r in results), 4),
-        "runs": [_seed(r) for r in results],
+        **figures(results),
+        "runs": [
+            {"seed": r.seed, "effective_throughput": round(r.effective_throughput, 4), **run_figures(r)}
+            for r in results
+        ],
         "definition": DEFINITIONS[policy],
         "files": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
-    }
-
-
-def _seed(found: Result) -> dict[str, Any]:
-    return {
-        "seed": found.seed,
-        "effective_throughput": round(found.effective_throughput, 4),
-        "bound": round(found.bound, 4),
-    }
-
-
-def _class_waits(results: list[Result]) -> dict[str, dict[str, float]]:
-    """By GPUs asked for: how many jobs, their mean wait and its median, in hours, all seeds together."""
-    names = {name: int(name.split("-")[0]) for r in results for name in r.class_waits}
-    waits = {
-        n: [w / 3600 for r in results for w in r.class_waits.get(n, ())] for n in sorted(names, key=names.__getitem__)
-    }
-    return {
-        name: {"jobs": len(found), "mean": round(fmean(found), 2), "p50": round(quantile(found, 0.5), 2)}
-        for name, found in waits.items()
     }
 
 
@@ -195,4 +177,5 @@ def _fleet_lines(found: dict[str, Any]) -> list[str]:
         f"  {found['evictions']} evictions, {found['interruptions']} interruptions, {found['moves']} moves, "
         f"{found['lost_gpu_hours']} GPU-hours lost, "
         f"{found['oom_kills']} memory kills",
+        *figure_lines(found),
     ]

@@ -26,6 +26,7 @@ KEYS = (
     "faults",
     "warmup",
     "moves",
+    "teams",
     "release",
 )
 
@@ -51,6 +52,7 @@ def load_spec(path: Path) -> Spec:
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
         faults=fields.get("faults", lambda c: Faults(**_values(c, Faults())), Faults()),
         warmup=fields.get("warmup", lambda c: c.span().total_seconds(), 0.0),
+        teams=fields.get("teams", lambda c: tuple(_row(r) for r in c.cells()), ()),
         moves=fields.get("moves", lambda c: float(c.number()), None),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),

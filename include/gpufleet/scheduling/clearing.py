@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gpufleet.model.snapshot import Pending
-from gpufleet.model.workload import Slice
-from gpufleet.placement.demand import best_spot
+from gpufleet.model.workload import PodSet, Slice
+from gpufleet.placement.demand import capacity
 from gpufleet.placement.geometry import Cut
 from gpufleet.placement.ledger import NodeBook
 from gpufleet.scheduling.aside import Mover
@@ -56,7 +57,8 @@ def on_cheapest_cards(
         if chosen and frees_enough(session, pending, list(chosen.values()), nodes):
             break
         chosen |= {m.job: m for m in on[card]}
-    return list(chosen.values())
+    found = list(chosen.values())
+    return found if _have_other_places(session, found) else ()
 
 
 def on_cheapest_cells(
@@ -72,7 +74,7 @@ def on_cheapest_cells(
             for jobs in _in_the_way(session.ledger.books[name], demand, smaller=small)
             if jobs <= by_name.keys()
         ]
-        found = [movers for movers in found if all(_has_another_place(session, m) for m in movers)]
+        found = [movers for movers in found if _have_other_places(session, movers)]
         yield from sorted(found, key=lambda ms: _price(session, ms))[:CELLS]
 
 
@@ -81,10 +83,15 @@ def _goes_anywhere(session: Session, pending: Pending, model: str) -> bool:
     return len(session.eligible(pending)[model]) == sum(n.model.name == model for n in session.nodes.values())
 
 
-def _has_another_place(session: Session, mover: Mover) -> bool:
-    """Whether slices like its own are free somewhere: cheap, and mostly necessary."""
-    asked = [Slice(profile=s.instance.profile) for p in mover.places for s in p.slices]
-    return all(any(best_spot(book, one) for book in session.ledger.books.values()) for one in asked)
+def _have_other_places(session: Session, movers: Sequence[Mover]) -> bool:
+    """Whether as many slices like theirs are free: cheap, and necessary unless they fit where another mover was."""
+    need = Counter(s.instance.profile for m in movers for p in m.places for s in p.slices)
+    ledger = session.ledger
+    for profile, count in need.items():
+        pod = PodSet(1, Slice(profile=profile))
+        if sum(capacity(ledger, book, pod) for book in ledger.books.values()) < count:
+            return False
+    return True
 
 
 def _in_the_way(book: NodeBook, demand: Slice, *, smaller: bool) -> Iterator[set[str]]:

@@ -83,9 +83,10 @@ class KubeDefault:
         self._free[node] = self.world.spec.fleet.gpus
 
     def decide(self, now: float) -> None:
-        """Every waiting pod once: services first, then as they came."""
+        """Every waiting pod once: services first where they have priority, then as they came."""
         self._release(now)
-        self._queue.sort(key=lambda p: not p.replica)
+        if self.world.spec.serving.first:
+            self._queue.sort(key=lambda p: not p.replica)
         left, most = [], max(self._free)
         for pod in self._queue:
             if pod.gpus > most:

@@ -42,6 +42,8 @@ class Result:
     """Training waits by the number of GPUs asked for (`size_class`), small before large."""
     losses: Mapping[str, float]
     """Part of all GPU time that was no work, by where it went (`Losses`); empty where services run too."""
+    fairness: tuple[float, ...]
+    """By team, GPU-time got over due."""
     shares: Shares
     bounds: Bounds
 
@@ -73,6 +75,7 @@ def result(world: World, seed: int) -> Result:
         fluid_bound([j.work for j in training], world.spec.fleet.total, world.horizon) / capacity,
         _by_class(training, world.horizon),
         {} if replicas else {name: seconds / capacity for name, seconds in asdict(world.counts.losses).items()},
+        world.fairness.ratios(),
         time,
         bounds(world.spec, world.books, world.horizon),
     )

@@ -17,7 +17,7 @@ from gpufleet.model.workload import Job, Kind, PodSet, Whole
 from gpufleet.scheduling import decisions
 from gpufleet.simulation.fleet.modes import Modes, card_names
 from gpufleet.simulation.fleet.serving import slice_of
-from gpufleet.simulation.fleet.spec import Fleet
+from gpufleet.simulation.fleet.spec import Fleet, Spec
 from gpufleet.simulation.fleet.workload import Work
 from gpufleet.simulation.fleet.world import World
 from gpufleet.units import GRAIN, GpuAmount
@@ -42,9 +42,7 @@ class Ours:
         self._world, self._policy = world, policy
         fleet = world.spec.fleet
         self._model = gpu_model(fleet.model)
-        everything = (("*", GpuAmount(fleet.total * GRAIN)),)
-        queues = (Queue(SERVING, None, deserved=everything), Queue(TRAINING, None))
-        self._fleet = Snapshot(START, ("leaf",), nodes_of(fleet, self._model), queues)
+        self._fleet = Snapshot(START, ("leaf",), nodes_of(fleet, self._model), queues_of(world.spec))
         self._number = {n.name: i for i, n in enumerate(self._fleet.nodes)}
         self._running: dict[str, Running] = {}
         self._pending: dict[str, Pending] = {}
@@ -53,7 +51,7 @@ class Ours:
         self._modes = Modes(world.spec.speed)
 
     def arrived(self, work: Work, now: float) -> None:
-        job = replica(work, self._model) if work.is_replica else training(work, self._world.spec.fleet.gpus)
+        job = replica(work, self._model) if work.is_replica else training(work, self._world.spec)
         self._pending[work.name] = Pending(job)
         self._rests = False
 
@@ -161,14 +159,30 @@ def nodes_of(fleet: Fleet, model: GpuModel) -> tuple[Node, ...]:
     return tuple(Node(f"n{i}", model, devices, (f"l{i // fleet.per_leaf}",)) for i in range(fleet.nodes))
 
 
-def training(work: Work, most: int) -> Job:
-    """A gang of equal pods of `most` GPUs, or one smaller pod: asked for so that it never stands on needless nodes."""
-    gpus = min(work.gpus, most)
+def queues_of(spec: Spec) -> tuple[Queue, ...]:
+    """Services deserve what the teams do not; without teams they deserve all, and training is one queue."""
+    rest = spec.fleet.total - sum(gpus for _, gpus in spec.teams)
+    teams = tuple(Queue(queue_of(spec, i), TRAINING, deserved=_gpus(g)) for i, (_, g) in enumerate(spec.teams))
+    return (Queue(SERVING, None, deserved=_gpus(rest)), Queue(TRAINING, None), *teams)
+
+
+def queue_of(spec: Spec, team: int) -> str:
+    """The queue of a team's training."""
+    return f"team-{team}" if spec.teams else TRAINING
+
+
+def _gpus(count: float) -> tuple[tuple[str, GpuAmount], ...]:
+    return (("*", GpuAmount(round(count * GRAIN))),)
+
+
+def training(work: Work, spec: Spec) -> Job:
+    """A gang of equal pods of a node's GPUs, or one smaller pod: asked for so that it never stands on needless nodes."""
+    gpus = min(work.gpus, spec.fleet.gpus)
     return Job(
         work.name,
         TRAINING,
         "",
-        TRAINING,
+        queue_of(spec, work.team),
         Kind.TRAINING,
         (PodSet(work.gpus // gpus, Whole(gpus)),),
         START + timedelta(seconds=work.arrives),

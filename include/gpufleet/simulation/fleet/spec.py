@@ -55,6 +55,8 @@ class Serving:
     """Standard deviation of the memory estimate."""
     clip: float = 0.10
     """The largest error of the estimate, either way."""
+    first: bool = True
+    """Baselines: replicas go before training, by their priority class. False: all as they came."""
     restart: float = 60.0
     """A replica that is moved or stopped serves nobody for so long."""
 
@@ -110,5 +112,7 @@ class Spec:
     """Ours: pods that may be moved in all, as a part of the pods placed so far. None: as many as the policy allows."""
     release: float | None = None
     """Baselines: a gang that is not whole after so many seconds gives its GPUs back. None: it holds them for ever."""
+    teams: tuple[tuple[float, float], ...] = ()
+    """(part of the training work, GPUs deserved) of each team; none = one queue for all training."""
     pairs: tuple[tuple[float, int], ...] = field(default=(), repr=False)
     """(duration, GPUs) that training jobs are drawn from."""

@@ -25,7 +25,9 @@ DEFINITIONS: Final = {
     ", random ties, later pods may overtake, partial gangs hold; release: they give back after so long",
     "binpack": "the same with the fullest node that fits first (MostAllocated)",
     "gpufleet": "the product's own pass: gangs whole, no reservations, leaf moves at slowdown 1.1, net gain over 4 h; a gang"
-    " is always asked for in pods of whole nodes, whatever training.pod says of the baselines' pods",
+    " is always asked for in pods of whole nodes, whatever training.pod says of the baselines' pods; services deserve the"
+    " fleet and are moved after 15 min (60 s out of service); MIG mode by card (10 s), slices made and removed with their"
+    " replicas",
 }
 # Declared runtimes are loose upper bounds: a reservation would drain GPUs for hours. What a fleet for throughput would set.
 THROUGHPUT: Final = SchedulingPolicy(

@@ -44,6 +44,8 @@ class Work:
     """A replica: part of the card's memory it asks for, and what it will really use."""
     uses: float = 0.0
     compute: float = 0.0
+    team: int = 0
+    """Of a training job, by the experiment's teams."""
     service: int = 0
     """Which of the experiment's services it is a replica of."""
 
@@ -64,6 +66,7 @@ def workload(spec: Spec, random: Random) -> list[Work]:
     horizon = offered / (spec.fleet.total * spec.load * spec.training_share) if training else 7 * DAY
     if training:
         training = _spread(training, horizon, random)
+    training = [replace(job, team=team) for job, team in zip(training, _teams(spec, random), strict=False)]
     return sorted([*training, *_replicas(spec, random, horizon)], key=lambda w: (w.arrives, w.name))
 
 
@@ -85,6 +88,13 @@ def _training(spec: Spec, random: Random, number: int) -> Work:
     interval = spec.training.intervals[random.randrange(len(spec.training.intervals))] if saves else None
     declared = seconds * random.uniform(1.0, spec.training.declared)
     return Work(f"t{number:05d}", 0.0, seconds, gpus, declared, interval)
+
+
+def _teams(spec: Spec, random: Random) -> Iterator[int]:
+    """Whose each job is; drawn after everything about the jobs, so that teams change nothing else of them."""
+    upto = list(accumulate(part for part, _ in spec.teams))
+    while True:
+        yield bisect_left(upto, random.random() * upto[-1]) if upto else 0
 
 
 def _spread(jobs: list[Work], horizon: float, random: Random) -> list[Work]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from gpufleet.simulation.fleet.fairness import Fairness
 from gpufleet.simulation.fleet.faults import Fault
 from gpufleet.simulation.fleet.losses import Losses, losses_now
 from gpufleet.simulation.fleet.progress import Progress
@@ -62,6 +63,7 @@ class World:
     jobs: dict[str, Progress] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     books: Books = field(default_factory=Books)
+    fairness: Fairness = field(default_factory=lambda: Fairness((), 0.0))
     now: float = 0.0
     horizon: float = 0.0
     running: dict[str, Progress] = field(default_factory=dict)
@@ -122,6 +124,8 @@ class World:
         """From the first arrival to the last; what runs then is counted until then."""
         self.jobs = {w.name: Progress(w) for w in works}
         self.horizon, self.books.since = works[-1].arrives, self.spec.warmup
+        deserved = tuple(gpus for _, gpus in self.spec.teams)
+        self.fairness = Fairness(deserved, self.spec.fleet.total, self.spec.warmup)
         for work in works:
             self._push(work.arrives, partial(self._arrive, work.name))
         for fault in faults:
@@ -139,6 +143,7 @@ class World:
             self._count(job, self.horizon)
             job.advance(self.horizon)
         self.books.close(self.horizon)
+        self.fairness.advance(self.horizon)
 
     def _account(self) -> None:
         """What GPUs do from now until the next event."""
@@ -149,13 +154,15 @@ class World:
             self.counts.losses.add(moment, until - self.now)
 
     def _arrive(self, name: str, policy: Policy) -> None:
-        self.waiting[name] = self.jobs[name]
-        policy.arrived(self.jobs[name].work, self.now)
+        job = self.waiting[name] = self.jobs[name]
+        self.fairness.wants(job.work.team, job.work.gpus, self.now)
+        policy.arrived(job.work, self.now)
 
     def _end(self, name: str, run: int, policy: Policy) -> None:
         job = self.jobs[name]
         if run == job.runs and job.started is not None:  # else it was stopped or moved meanwhile
             self._count(job, self.now)
+            self.fairness.wants(job.work.team, -job.work.gpus, self.now)
             job.advance(self.now)
             job.ended, job.started, job.since = self.now, None, None
             del self.running[name]
@@ -203,6 +210,8 @@ class World:
         """The present run ends, or all does: its time, once."""
         if job.since is not None:
             self.books.ran_until(job.work, job.started or 0.0, job.began, until)
+            held = max(0.0, until - max(job.started or 0.0, self.spec.warmup))
+            self.fairness.ran(job.work.team, held, job.work.gpus)
             job.began = max(job.began, until)
 
     def _push(self, at: float, happen: Callable[[Policy], None]) -> None:

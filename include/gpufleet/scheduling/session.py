@@ -12,7 +12,7 @@ from gpufleet.model.policy import SchedulingPolicy
 from gpufleet.model.snapshot import Pending, PodPlace, Running, Snapshot
 from gpufleet.model.workload import Job
 from gpufleet.placement import Gang, Ledger, Topology, holds, place_gang
-from gpufleet.placement.mix import mix_of
+from gpufleet.placement.mix import expecting, mix_of
 from gpufleet.placement.potential import potential_of
 from gpufleet.quota import Tree, cost, fair_shares
 from gpufleet.quota.report import used
@@ -42,7 +42,8 @@ class Session(Requests):
     def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, now: datetime) -> None:
         super().__init__(snapshot)
         self.policy, self.now = policy, now
-        self.potential = potential_of(mix_of(s for job in _jobs(snapshot) for s in job.pod_sets))
+        asked = mix_of(s for job in _jobs(snapshot) for s in job.pod_sets)
+        self.potential = potential_of(expecting(asked, snapshot.nodes))
         running = sorted(snapshot.running, key=lambda r: r.job.id)
         self.ledger = Ledger(self.nodes.values(), running, potential=self.potential)
         self.topology = Topology(snapshot.levels, self.nodes.values())
@@ -52,9 +53,8 @@ class Session(Requests):
         """Use of what ran before this pass and still does: whose work may be taken back is judged by this alone."""
         self.held: dict[str, tuple[PodPlace, ...]] = {name: r.places for name, r in self.running.items()}
         """Where running jobs are by now: without what was taken from them, with what they got instead."""
-        self.departing: list[tuple[str, PodPlace]] = [
-            (r.job.id, place) for r in snapshot.running if r.leaving for place in r.places
-        ]
+        leaving = [r for r in snapshot.running if r.leaving]
+        self.departing: list[tuple[str, PodPlace]] = [(r.job.id, place) for r in leaving for place in r.places]
         self.placements: dict[str, Placement] = {}
         self.evictions: list[Eviction] = []
         self.moves: list[Move] = []

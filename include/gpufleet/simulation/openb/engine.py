@@ -11,7 +11,7 @@ from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Job, Kind, PodSet, Share, Whole
 from gpufleet.placement import Ledger, Topology
 from gpufleet.placement.demand import take
-from gpufleet.placement.mix import FEWEST, Mix, mix_of
+from gpufleet.placement.mix import FEWEST, PRIOR, Mix, expecting, mix_of
 from gpufleet.placement.pool import pool_of
 from gpufleet.placement.potential import FRAGMENT_KNOWN, Potential
 from gpufleet.placement.worth import pick
@@ -35,7 +35,8 @@ class Engine:
         ]
         self._seen: list[PodSet] | None = [] if known is None else None
         self._next = FEWEST
-        told = Potential() if known is None else Potential(mix_of(map(pod_set, known)), FRAGMENT_KNOWN)
+        self._nodes = nodes
+        told = Potential(mix_of(map(pod_set, known)), FRAGMENT_KNOWN) if known is not None else self._potential(PRIOR)
         self.ledger = Ledger(nodes, potential=told)
         self.topology = Topology((), nodes)
         self._models = {m.name: m.model for m in machines}
@@ -72,8 +73,11 @@ class Engine:
 
     def use(self, mix: Mix) -> None:
         """Judge by this mix from now on."""
-        self.ledger.potential = Potential(mix)
+        self.ledger.potential = self._potential(mix)
         self.ledger.pools.clear()
+
+    def _potential(self, mix: Mix) -> Potential:
+        return Potential(expecting(mix, self._nodes))
 
 
 def pod_set(request: Request) -> PodSet:

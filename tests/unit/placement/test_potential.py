@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import pods
+from tests.builders import node, pods
 
-from gpufleet.placement.mix import FEWEST, PRIOR, Ask, Mix, mix_of
+from gpufleet.placement.mix import FEWEST, PRIOR, Ask, Mix, expecting, mix_of
 from gpufleet.placement.potential import FRAGMENT, SOLD, STRANDED, Potential
 from gpufleet.placement.share_values import share_values
 from gpufleet.placement.stranding import CAUTION
@@ -134,3 +134,24 @@ def test_slices_are_weighed_on_their_own_grid() -> None:
 
 def test_a_few_shares_tell_no_mix() -> None:
     assert share_values({470: 5.0, 310: 4.0})[999] == 0
+
+
+def test_where_hosts_differ_somebody_is_expected_to_want_a_whole_one_of_each_size() -> None:
+    hosts = [node("small", cpu=96.0, memory_mib=400_000), node("large", cpu=128.0, memory_mib=800_000)]
+    learnt = Mix(((Ask(1000, 10.0, 40.0), 80.0),))
+    found = dict(expecting(learnt, [*hosts, node("tiny", gpus=2, cpu=16.0, memory_mib=64_000)]).counts)
+    assert found.pop(Ask(1000, 10.0, 40.0)) == 80
+    assert {ask.cpu: count for ask, count in found.items()} == {96.0: 4.0, 128.0: 4.0}
+    potential = Potential(expecting(learnt, hosts))
+    one_gpu = [0] + [1000] * 7
+
+    def rise(cpu: float, memory: float) -> float:
+        return potential.phi(one_gpu, cpu - 10, memory - 40) - potential.phi([1000] * 8, cpu, memory)
+
+    assert rise(96.0, 390.625) < rise(128.0, 781.25), "the large host is kept for who needs all of it"
+
+
+def test_equal_hosts_and_hosts_that_do_not_say_what_they_have_change_nothing() -> None:
+    learnt = Mix(((Ask(1000, 10.0, 40.0), 80.0),))
+    alike = [node(f"n{i}", cpu=96.0, memory_mib=400_000) for i in range(2)]
+    assert expecting(learnt, alike) == expecting(learnt, [node("n0"), node("n1", gpus=4)]) == learnt

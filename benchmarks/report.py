@@ -26,6 +26,7 @@ SCALE: Final = 2
 
 TABLES: Final[dict[str, Callable[[Known], str]]] = {
     "measured": tables.measured,
+    "goals": tables.goals_met,
     "openb": tables.openb,
     "ceilings": tables.ceilings,
     "rules": tables.rules,

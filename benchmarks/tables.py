@@ -15,8 +15,10 @@ from benchmarks.figures import (
     off_published,
     openb_gain,
     part_of_bound,
+    replica_wait,
     throughput,
 )
+from benchmarks.goals import goals
 from benchmarks.known import Known
 from benchmarks.paired import Paired, gains
 from benchmarks.published import NAMES, mean_curve
@@ -154,6 +156,20 @@ def _bound(result: dict[str, Any]) -> str:
     return f"{100 * part:.1f} %" if part else ""
 
 
+def _by_class(result: dict[str, Any]) -> str:
+    """Mean wait of every class of training."""
+    return ", ".join(f"{gpus}: {wait['mean']:.1f}" for gpus, wait in result.get("mean_wait_hours", {}).items())
+
+
+def _useful_bound(result: dict[str, Any]) -> str:
+    """Only where services run."""
+    return f"{result['bounds']['useful']:.3f}" if replica_wait(result) and "bounds" in result else ""
+
+
+def _fairness(result: dict[str, Any]) -> str:
+    return ", ".join(f"{part:.2f}" for part in result.get("fairness", ()))
+
+
 def _count(key: str) -> Callable[[dict[str, Any]], str]:
     return lambda r: f"{r[key]:,.0f}" if r.get(key) else ""
 
@@ -165,12 +181,21 @@ COLUMNS: Final[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = (
     ("wait of training, h, p50 / p99", _wait("training", True)),
     ("of the largest gangs, h", _wait("largest_gangs", True)),
     ("of replicas, s", _wait("inference", False)),
+    ("mean wait, h, by GPUs", _by_class),
+    ("useful at most", _useful_bound),
+    ("got / due, by team", _fairness),
     ("evictions", _count("evictions")),
     ("moves", _count("moves")),
     ("GPU-hours lost", _count("lost_gpu_hours")),
     ("memory kills", _count("oom_kills")),
 )
 """Shown where any policy of the group has something to show."""
+
+
+def goals_met(known: Known) -> str:
+    """What was set out for, and what came of it."""
+    rows = ([g.what, g.goal, g.measured, g.most or "-", "yes" if g.reached else "**no**"] for g in goals(known))
+    return table(["figure", "goal", "measured", "most possible", "reached"], rows)
 
 
 def measured(known: Known) -> str:

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.charts import CHARTS
 from benchmarks.experiments import PROJECT, Experiment, experiments
 from benchmarks.figures import figures
+from benchmarks.goals import goals
 from benchmarks.known import Known
 from benchmarks.markers import rewritten
 from benchmarks.paired import differences, gains
@@ -44,9 +45,14 @@ def fleet(policy: str, throughput: float) -> dict[str, Any]:
     told = {"mean": throughput, "ci95": 0.02}
     return {
         "policy": policy, "seeds": 2, "effective_throughput": told, "useful_utilisation": told, "oom_kills": 0,
-        "wait_seconds": {"training": {"p50": 60.0, "p99": 7200.0}, "inference": {"p50": 1.0, "p99": 30.0}},
-        "evictions": 3, "moves": 0, "lost_gpu_hours": 12.5, "bound": 0.95,
-        "runs": [{"seed": s, "effective_throughput": throughput} for s in (1, 2)],
+        "wait_seconds": {
+            "training": {"p50": 60.0, "p99": 7200.0}, "inference": {"p50": 1.0, "p99": 30.0},
+            "largest_gangs": {"p50": 90_000.0, "p99": 180_000.0},
+        },
+        "mean_wait_hours": {"1": {"jobs": 9, "mean": 0.5, "p50": 0.0}, "64": {"jobs": 2, "mean": 25.0, "p50": 25.0}},
+        "evictions": 3, "moves": 0, "lost_gpu_hours": 12.5, "bound": {"mean": 0.95, "ci95": 0.01},
+        "bounds": {"useful": 0.96, "cards_at_peak": 0.7}, "fairness": [],
+        "runs": [{"seed": s, "effective_throughput": throughput, "bound": 0.95} for s in (1, 2)],
     }  # fmt: skip
 
 
@@ -158,6 +164,18 @@ def test_pictures_are_pictures_and_the_same_results_give_the_same(root: Path, kn
     assert sum(data.startswith(b"\x89PNG") for data in before.values()) >= 5
     write(known, root)
     assert {path: path.read_bytes() for path in sorted(root.rglob("*.*"))} == before
+
+
+def test_goals_say_what_was_reached_and_what_no_policy_could(known: Known) -> None:
+    told = {goal.what: goal for goal in goals(known)}
+    part = told["gangs3000: part of the bound"]
+    assert (part.goal, part.measured, part.reached) == ("97.5 %", "94.7 %", False)
+    gain = told["gangs3000: effective throughput over hold, 2 seeds"]
+    assert (gain.measured, gain.most, gain.reached) == ("+20.0 +- 0.0 %", "+26.7 %", False)
+    assert told["openb default, mix learnt: least lead over FGD at 100 %, of ten seeds"].reached
+    assert told["gangs: median wait of 64-GPU gangs, hours (hold 25, release 25, packed 25)"].reached
+    less = Known(known.listed, {label: o for label, o in known.outcomes.items() if "gangs3000" not in label})
+    assert {goal.what for goal in goals(less)} == {what for what in told if "gangs3000" not in what}
 
 
 def test_our_pages_have_a_place_for_every_table_and_none_that_nobody_fills(known: Known) -> None:

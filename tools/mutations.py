@@ -81,8 +81,8 @@ RULES = (
     Broken(
         "who has not saved lately does not move",
         "scheduling/roster.py",
-        "if run.job.kind is not Kind.INFERENCE and now - (run.last_checkpoint_at or run.started_at) <= fresh:",
-        "if run.job.kind is not Kind.INFERENCE:",
+        "return now - (run.last_checkpoint_at or run.started_at) <= policy.fresh_checkpoint",
+        "return True",
     ),
     Broken(
         "backfill ends before the reserved start",

@@ -32,19 +32,26 @@ def throughput(known: Known) -> Any:
 
     def row(result: dict[str, Any]) -> list[Row]:
         told, top = result["effective_throughput"], bound_of(result)
-        ends = {"low": told["mean"] - told["ci95"], "high": told["mean"] + told["ci95"], "text": f"{told['mean']:.3f}"}
+        low, high = max(told["mean"] - told["ci95"], 0.0), min(told["mean"] + told["ci95"], 1.0)
+        ends = {"low": low, "high": high, "text": f"{told['mean']:.3f}"}
         return [{"mean": told["mean"], **ends, **({"bound": top} if top else {})}]
 
     rows = _fleet_rows(known, row)
     panels = [
         _bars([r for r in rows if r["group"] == group]).properties(title=panel_title(known.work(group)))
         for group in known.groups("fleet")
+        if not _serves(known, group)
     ]
     return styled(
         alt.vconcat(*panels, spacing=16),
         "Effective throughput of a simulated fleet, by policy",
         "Bars: mean over seeds; lines: 95 % interval; orange ticks: the bound of any schedule, where it was computed.",
     )
+
+
+def _serves(known: Known, group: str) -> bool:
+    """Whether replicas wait there: then training alone tells little."""
+    return any(map(replica_wait, known.group("fleet", group).values()))
 
 
 def _bars(rows: list[Row]) -> Any:
@@ -80,7 +87,8 @@ def waits(known: Known) -> Any:
         ]
 
     rows = _fleet_rows(known, row)
-    pairs = dict.fromkeys((r["group"], r["class"]) for r in rows)
+    full = [g for g in known.groups("fleet") if len(known.group("fleet", g)) > FEW_POLICIES]
+    pairs = dict.fromkeys((r["group"], r["class"]) for r in rows if r["group"] in full or r["class"] == "inference")
     panels = [_dots([r for r in rows if (r["group"], r["class"]) == pair]) for pair in pairs]
     return styled(
         alt.concat(*panels, columns=2, spacing=26),
@@ -90,6 +98,8 @@ def waits(known: Known) -> Any:
     )
 
 
+FEW_POLICIES: Final = 3
+"""Works of no more policies are left out, or nobody would look at so many panels; the table has them."""
 LEAST: Final = 0.1
 """Hours, or seconds of replicas: a logarithm has no zero."""
 
@@ -110,8 +120,7 @@ def serving(known: Known) -> Any | None:
     def row(result: dict[str, Any]) -> list[Row]:
         return [{"wait": max(replica_wait(result), 1.0), "useful": result["useful_utilisation"]["mean"]}]
 
-    served = [g for g in known.groups("fleet") if any(map(replica_wait, known.group("fleet", g).values()))]
-    rows = [r for r in _fleet_rows(known, row) if r["group"] in served]
+    rows = [r for r in _fleet_rows(known, row) if _serves(known, r["group"])]
     if not rows:
         return None
     y = alt.Y("useful:Q", title="useful utilisation", scale=alt.Scale(domain=[0, 1]))
@@ -120,11 +129,10 @@ def serving(known: Known) -> Any | None:
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(
         color=_own(), shape=alt.Shape("group:N", title="work")
     )
-    words = base.mark_text(align="left", dx=8, fontSize=11).encode(text="policy:N", color=_own())
     minute = alt.Chart(alt.Data(values=[{"wait": 60}])).mark_rule(color=ORANGE, strokeDash=[4, 3]).encode(x=x)
-    chart = alt.layer(minute, dots, words).properties(width=WIDE - 160, height=300)
+    chart = alt.layer(minute, dots).properties(width=WIDE - 160, height=300)
     return styled(
         chart,
         "Training and services on one fleet: how busy, and how long replicas wait",
-        "Upper left is better. Dashed: one minute. Blue: gpufleet; shorter waits are drawn as one second.",
+        "Upper left is better. Dashed: one minute. Blue: gpufleet, grey: a whole card for every replica (hold).",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from collections.abc import Iterator
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def load_spec(path: Path) -> Spec:
         speed=fields.get("speed", lambda c: Speed(**_values(c, Speed())), Speed()),
         faults=fields.get("faults", lambda c: Faults(**_values(c, Faults())), Faults()),
         warmup=fields.get("warmup", lambda c: c.span().total_seconds(), 0.0),
-        teams=fields.get("teams", lambda c: tuple(_row(r) for r in c.cells()), ()),
+        teams=fields.get("teams", lambda c: tuple(_team(r) for r in c.cells()), ()),
         moves=fields.get("moves", lambda c: float(c.number()), None),
         release=fields.get("release", lambda c: c.span().total_seconds(), None),
         pairs=fields.get("durations", lambda c: _pairs(path.parent / c.text(), c), ()),
@@ -63,7 +64,30 @@ def load_spec(path: Path) -> Spec:
         raise Invalid(f"{path}: serving.needs: with training_share {share:g} the rest must be said.")
     if spec.load <= 0:
         raise fields["load"].wrong("a load is above 0.")
+    for wrong in _impossible(spec):
+        raise Invalid(f"{path}: {wrong}")
     return spec
+
+
+def _impossible(spec: Spec) -> Iterator[str]:
+    """What each value alone may be, but not here."""
+    parts = {"training.checkpointable": spec.training.checkpointable, "faults.noticed": spec.faults.noticed}
+    yield from (f"{key}: a part is from 0 to 1, not {part:g}." for key, part in parts.items() if part > 1)
+    factors = {"speed.leaf": spec.speed.leaf, "speed.scattered": spec.speed.scattered}
+    yield from (f"{key}: a slowdown is at least 1, not {factor:g}." for key, factor in factors.items() if factor < 1)
+    deserved = sum(gpus for _, gpus in spec.teams)
+    if deserved > spec.fleet.total:
+        yield f"teams: they deserve {deserved:g} GPUs together, the fleet has {spec.fleet.total}."
+    if spec.teams and not sum(part for part, _ in spec.teams):
+        yield "teams: no team has any part of the jobs."
+
+
+def _team(cell: Cell) -> tuple[float, float]:
+    """(part of the training jobs, GPUs deserved)."""
+    row = [float(c.number()) for c in cell.cells()]
+    if len(row) != 2:
+        raise cell.wrong("a team is two numbers: its part of the jobs, and the GPUs it deserves.")
+    return row[0], row[1]
 
 
 def durations_of(path: Path) -> list[Path]:

@@ -78,3 +78,21 @@ def test_what_is_wrong_is_one_sentence(folder: Path, words: tuple[str, ...], say
     assert (done.returncode, done.stdout) == (2, "")
     last = done.stderr.strip().splitlines()[-1]
     assert says in last and "Traceback" not in done.stderr
+
+
+SPECS = {
+    "teams that deserve more than there is": ("teams: [[1, 500]]", "teams: they deserve 500 GPUs together"),
+    "half a team": ("teams: [[0.5]]", "teams[0]: a team is two numbers"),
+    "teams without jobs": ("teams: [[0, 1]]", "no team has any part"),
+    "more notices than losses": ("faults: {every: 100000, noticed: 3}", "faults.noticed: a part is from 0 to 1"),
+    "more than all jobs that save": ("training: {checkpointable: 7}", "training.checkpointable: a part is from 0 to 1"),
+    "a crossing that makes faster": ("speed: {leaf: 0}", "speed.leaf: a slowdown is at least 1"),
+}
+
+
+@pytest.mark.parametrize(("line", "says"), SPECS.values(), ids=SPECS)
+def test_an_impossible_spec_is_refused_by_its_key(folder: Path, line: str, says: str) -> None:
+    (folder / "bad.yaml").write_text(f"version: 1\njobs: 5\ndurations: d.csv\n{line}\n")
+    done = simulate(folder, "fleet", "--spec", "bad.yaml", "--policy", "gpufleet", "--seeds", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr and "bad.yaml" in done.stderr and "Traceback" not in done.stderr

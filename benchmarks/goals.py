@@ -100,7 +100,7 @@ def _useful(known: Known) -> Iterator[Goal]:
             continue
         ours = known.result(f"fleet.{work}.ours")
         found, most = ours["useful_utilisation"]["mean"], ours["bounds"]["useful"]
-        what = f"{work}: useful utilisation, {ours['seeds']} seeds"
+        what = f"{work}: useful utilisation, {ours['seeds']} seed{'s' if ours['seeds'] > 1 else ''}"
         yield Goal(what, f"{goal:.2f}", f"{found:.3f}", f"{most:.3f}", found >= goal)
         wait, peak = ours["wait_seconds"]["inference"]["p99"], ours["bounds"]["cards_at_peak"]
         what = f"{work}: p99 wait of replicas, s (at the day's peak they need {peak:.2f} of all cards)"

@@ -1,0 +1,32 @@
+"""What an installation may choose about the pods of its jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+PORTS: Final = range(20_000, 32_000)
+"""Below the range from which systems take ports for outgoing connections (from 32768 on Linux)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodConfig:
+    """How pods look, where the job itself says nothing. Memory in MiB, times in seconds."""
+
+    image: str = ""
+    """Of jobs that name none; empty = a job must name one."""
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str = "gpufleet-job"
+    """In each team's namespace; workload identity of a cloud is bound to it."""
+    checkpoint_secret: str = "gpufleet-checkpoints"
+    """Its keys become environment variables, such as those of a store's credentials; a team without it needs none."""
+    rendezvous_key: str = ""
+    """Makes the ranks' shared token, the same in every try; empty = no token, only the NetworkPolicy guards."""
+    user: int = 1000
+    """Numeric id of user and group in the container; never root."""
+    shared_memory_mib: int = 65_536
+    """Most of /dev/shm where the job asks for no memory; else it is half of what it asks for."""
+    taints: tuple[str, ...] = ("nvidia.com/gpu",)
+    """Keys of taints that GPU nodes carry to keep other work away."""
+    lost_after: int = 30
+    """From the API's first sign that a node is lost to the deletion of its pods; the API's own default is 300."""

@@ -17,11 +17,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gpufleet.clusters.kubernetes.access import Access
-from gpufleet.clusters.kubernetes.answers import Conflict, Expired, error_of
+from gpufleet.clusters.kubernetes.answers import Expired, error_of
 from gpufleet.errors import GpufleetError, Invalid, Temporary
 
 if TYPE_CHECKING:
@@ -65,19 +66,20 @@ class Api:
 
     def __init__(self, name: str, access: Callable[[], Access]) -> None:
         self.name = name
-        self.offset = 0.0
-        """Seconds the server's clock is ahead of ours, as its last answer told, to the second."""
+        self.told_at: datetime | None = None
+        """The server's clock, to the second, in its last answer."""
         self._make_access = access
         self._opened: _Loop | None = None
         self._lock = threading.Lock()
 
-    def ask(self, ask: Ask) -> Json:
+    def ask(self, ask: Ask, *, patience: float = PATIENCE) -> Json:
         """Raises the error an answer stands for (see `answers`), Temporary when there was none."""
-        return self.run(self.asked(ask))
+        return self.run(self.asked(ask, patience))
 
-    def all(self, asks: Iterable[Ask]) -> list[Answer]:
+    def all(self, asks: Iterable[Ask], *, patience: float = PATIENCE) -> list[Answer]:
         """Every answer or error, in order; at most `CONNECTIONS` at a time."""
-        return self.run(self._all(list(asks)))
+        wanted = list(asks)
+        return self.run(self._all(wanted, patience)) if wanted else []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it in the loop's thread and wait."""
@@ -92,18 +94,18 @@ class Api:
         if opened is not None and opened.pid == os.getpid():
             opened.close()
 
-    async def _all(self, asks: list[Ask]) -> list[Answer]:
-        return list(await asyncio.gather(*(self._answer(ask) for ask in asks)))
+    async def _all(self, asks: list[Ask], patience: float) -> list[Answer]:
+        return list(await asyncio.gather(*(self._answer(ask, patience) for ask in asks)))
 
-    async def _answer(self, ask: Ask) -> Answer:
+    async def _answer(self, ask: Ask, patience: float) -> Answer:
         try:
-            return await self.asked(ask)
+            return await self.asked(ask, patience)
         except GpufleetError as e:
             return e
 
-    async def asked(self, ask: Ask) -> Json:
-        """One request with its retries."""
-        until, tries = time.monotonic() + PATIENCE, 0
+    async def asked(self, ask: Ask, patience: float = PATIENCE) -> Json:
+        """One request with its retries, the last of which begins within `patience` seconds."""
+        until, tries = time.monotonic() + patience, 0
         while True:
             try:
                 return await self._once(ask)
@@ -132,16 +134,22 @@ class Api:
             headers = {"Content-Type": ask.kind, "Accept": "*/*" if ask.text else JSON}
             if token := await opened.access.token():
                 headers["Authorization"] = token
-            limit = aiohttp.ClientTimeout(total=timeout if timeout == TIMEOUT else None, sock_read=timeout, connect=TIMEOUT)
+            limit = aiohttp.ClientTimeout(
+                total=timeout if timeout == TIMEOUT else None, sock_read=timeout, connect=TIMEOUT
+            )
             url = opened.access.server + ask.path
             session = await opened.session()
-            async with session.request(ask.method, url, data=ask.body or None, headers=headers, timeout=limit) as answer:
+            async with session.request(
+                ask.method, url, data=ask.body or None, headers=headers, timeout=limit
+            ) as answer:
                 self._hear(answer.headers)
                 yield answer
         except TimeoutError:
             raise Temporary(f"The cluster {self.name} did not answer in time.", retry_after=0.2) from None
         except (aiohttp.ClientError, OSError) as e:
-            raise Temporary(f"The cluster {self.name} does not answer: {e or type(e).__name__}.", retry_after=0.2) from None
+            raise Temporary(
+                f"The cluster {self.name} does not answer: {e or type(e).__name__}.", retry_after=0.2
+            ) from None
 
     async def lines(self, path: str, *, silence: float) -> AsyncIterator[bytes]:
         """The lines of a watch as they come; an end without a word is an end. `silence` seconds without any = Temporary."""
@@ -157,7 +165,7 @@ class Api:
 
     def _hear(self, headers: Mapping[str, str]) -> None:
         if told := headers.get("Date"):
-            self.offset = parsedate_to_datetime(told).timestamp() - int(time.time())
+            self.told_at = parsedate_to_datetime(told)
 
     def _loop(self) -> _Loop:
         opened = self._opened
@@ -225,5 +233,3 @@ def _object(raw: bytes, name: str) -> Json:
         raise Temporary(f"The cluster {name} answered JSON that is no object.")
     return found
 
-
-__all__ = ["APPLY", "JSON", "MERGE", "Answer", "Api", "Ask", "Conflict", "Expired", "Json"]

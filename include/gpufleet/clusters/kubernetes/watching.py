@@ -101,8 +101,11 @@ class Reflector(Generic[F]):
             try:
                 if not self._version:
                     await self._list()
+                began = time.monotonic()
                 await self._watch()
                 wait = 0.05
+                if time.monotonic() - began < 1:  # a server that ends every watch at once is not run into the ground
+                    await asyncio.sleep(wait)
             except Expired:
                 self._version = ""
                 continue

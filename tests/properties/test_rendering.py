@@ -110,10 +110,36 @@ def _expanded(text: str) -> str:
 
 leaves = some.booleans() | some.integers(0, 3) | words
 keys = some.sampled_from(
-    ["name", "image", "env", "value", "key", "operator", "mountPath", "hostNetwork", "hostPath", "emptyDir", "privileged",
-     "securityContext", "runAsUser", "volumes", "containers", "initContainers", "tolerations", "volumeMounts", "labels",
-     "annotations", "gpufleet.io/job", "x/y", "schedulerName", "dnsPolicy", "resources", "limits", "command"]
-)  # fmt: skip
+    [
+        "name",
+        "image",
+        "env",
+        "value",
+        "key",
+        "operator",
+        "mountPath",
+        "hostNetwork",
+        "hostPath",
+        "emptyDir",
+        "privileged",
+        "securityContext",
+        "runAsUser",
+        "volumes",
+        "containers",
+        "initContainers",
+        "tolerations",
+        "volumeMounts",
+        "labels",
+        "annotations",
+        "gpufleet.io/job",
+        "x/y",
+        "schedulerName",
+        "dnsPolicy",
+        "resources",
+        "limits",
+        "command",
+    ]
+)
 values = some.recursive(
     leaves,
     lambda inner: (
@@ -123,14 +149,25 @@ values = some.recursive(
 variable = some.fixed_dictionaries({"name": some.sampled_from(["A", "B", "RANK"]), "value": words})
 named = some.fixed_dictionaries(
     {"name": some.sampled_from(["main", "side", "control"])},
-    optional={"image": some.just("a:1"), "env": values | some.lists(variable), "volumeMounts": values | some.none(), "emptyDir": some.just({}), "workingDir": words},
-)  # fmt: skip
+    optional={
+        "image": some.just("a:1"),
+        "env": values | some.lists(variable),
+        "volumeMounts": values | some.none(),
+        "emptyDir": some.just({}),
+        "workingDir": words,
+    },
+)
 specs = some.dictionaries(keys, values, max_size=3) | some.fixed_dictionaries(
-    {}, optional={"containers": some.none() | some.lists(named, max_size=2), "volumes": some.lists(named, max_size=2), "dnsPolicy": words}
-)  # fmt: skip
+    {},
+    optional={
+        "containers": some.none() | some.lists(named, max_size=2),
+        "volumes": some.lists(named, max_size=2),
+        "dnsPolicy": words,
+    },
+)
 templates = some.fixed_dictionaries(
     {}, optional={"metadata": some.dictionaries(keys, values, max_size=2), "spec": specs}
-)  # fmt: skip
+)
 
 
 @given(templates)

@@ -19,6 +19,12 @@ class PodConfig:
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = "gpufleet-job"
     """In each team's namespace; workload identity of a cloud is bound to it."""
+    identity_annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of that account: what binds it to a cloud's identity, such as a role that may use the checkpoint store."""
+    metadata_service: bool = False
+    """Whether pods may reach the cloud's metadata service; workload identity on GKE needs it, elsewhere it leaks."""
+    callers: tuple[str, ...] = ()
+    """Namespaces whose pods may call replicas, such as that of the gateway."""
     checkpoint_secret: str = "gpufleet-checkpoints"
     """Its keys become environment variables, such as those of a store's credentials; a team without it needs none."""
     rendezvous_key: str = ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 PORTS: Final = range(20_000, 32_000)
 """Below the range from which systems take ports for outgoing connections (from 32768 on Linux)."""
@@ -18,6 +19,12 @@ class PodConfig:
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = "gpufleet-job"
     """In each team's namespace; workload identity of a cloud is bound to it."""
+    identity_annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of that account: what binds it to a cloud's identity, such as a role that may use the checkpoint store."""
+    metadata_service: bool = False
+    """Whether pods may reach the cloud's metadata service; workload identity on GKE needs it, elsewhere it leaks."""
+    callers: tuple[str, ...] = ()
+    """Namespaces whose pods may call replicas, such as that of the gateway."""
     checkpoint_secret: str = "gpufleet-checkpoints"
     """Its keys become environment variables, such as those of a store's credentials; a team without it needs none."""
     rendezvous_key: str = ""
@@ -30,3 +37,13 @@ class PodConfig:
     """Keys of taints that GPU nodes carry to keep other work away."""
     lost_after: int = 30
     """From the API's first sign that a node is lost to the deletion of its pods; the API's own default is 300."""
+    templates: Mapping[str, Any] = field(default_factory=dict)
+    """By team, a part of a pod that is laid over the rendered one, within the policy of `overrides`."""
+    registries: tuple[str, ...] = ()
+    """Beginnings of image names that teams may use; empty = any."""
+    fabric_resources: Mapping[str, str] = field(default_factory=dict)
+    """By fabric, the extended resource of its devices where the node's plugin calls it otherwise."""
+    fabric_images: Mapping[str, str] = field(default_factory=dict)
+    """By fabric, the image of the helper that it needs beside each pod (tcpx, tcpxo)."""
+    fabric_networks: tuple[str, ...] = ()
+    """Names of the networks for GPUs, in the order of the interfaces eth1, eth2, ...; empty = vpc1, vpc2, ..."""

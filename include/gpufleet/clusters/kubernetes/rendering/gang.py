@@ -19,7 +19,11 @@ from gpufleet.clusters.kubernetes.rendering.environment import (
     hostfile,
     port_of,
 )
+from gpufleet.clusters.kubernetes.rendering.fabric import FabricParts, fabric_parts
 from gpufleet.clusters.kubernetes.rendering.names import Object
+from gpufleet.clusters.kubernetes.rendering.override_policy import check_image
+from gpufleet.clusters.kubernetes.rendering.overrides import overridden
+from gpufleet.clusters.kubernetes.rendering.priorities import priority_class
 from gpufleet.clusters.kubernetes.rendering.resources import container_resources, gpu_resources
 from gpufleet.errors import Permanent, Refused
 from gpufleet.model.hardware import Node
@@ -66,8 +70,9 @@ def _service(gang: GangSpec, fleet: str) -> Object:
 
 def _pod(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fleet: str) -> Object:
     labels = names.labels(fleet, team=gang.team, job=gang.job, attempt=gang.attempt)
-    annotations = _annotations(gang, pod)
-    return {
+    fabric = fabric_parts(gang, pod, node, config)
+    annotations = {**fabric.annotations, **_annotations(gang, pod)}
+    rendered = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -77,8 +82,9 @@ def _pod(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fleet: str
             **({"annotations": annotations} if annotations else {}),
             "finalizers": [names.OBSERVED],
         },
-        "spec": _spec(gang, pod, node, config),
+        "spec": _spec(gang, pod, node, config, fabric),
     }
+    return overridden(rendered, config.templates.get(gang.team, {}), config.registries)
 
 
 def _annotations(gang: GangSpec, pod: PodSpec) -> dict[str, str]:
@@ -88,12 +94,13 @@ def _annotations(gang: GangSpec, pod: PodSpec) -> dict[str, str]:
     return strange | ({names.HOSTFILE: hostfile(gang)} if leads else {})
 
 
-def _spec(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig) -> Object:
+def _spec(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fabric: FabricParts) -> Object:
     together = len(gang.pods) > 1
     return {
         "affinity": _pin(node.name),
         **({"schedulingGates": [{"name": names.GANG_GATE}]} if together else {}),
         **({"hostname": names.dns_label(pod.name), "subdomain": gang_name(gang)} if together else {}),
+        "priorityClassName": priority_class(gang.kind),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": max(1, math.ceil(gang.grace.total_seconds())),
         "serviceAccountName": config.service_account,
@@ -102,8 +109,9 @@ def _spec(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig) -> Object
         "tolerations": _tolerations(config),
         "securityContext": _pod_security(config),
         **({"imagePullSecrets": [{"name": name} for name in config.image_pull_secrets]} if config.image_pull_secrets else {}),
-        "containers": [_container(gang, pod, node, config)],
-        "volumes": _volumes(pod, config),
+        **({"initContainers": list(fabric.sidecars)} if fabric.sidecars else {}),
+        "containers": [_container(gang, pod, node, config, fabric)],
+        "volumes": [*_volumes(pod, config), *fabric.volumes],
     }  # fmt: skip
 
 
@@ -133,13 +141,14 @@ def _pod_security(config: PodConfig) -> Object:
     }
 
 
-def _container(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig) -> Object:
+def _container(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fabric: FabricParts) -> Object:
     image = pod.container.image or config.image
     if not image:
         raise Permanent(f"{gang.job} names no image and this cluster has no default one: submit it with --image.")
+    check_image(image, config.registries)
     if not pod.container.command:
         raise Permanent(f"{gang.job} names no command: there is nothing to run.")
-    variables = environment(gang, pod, node, config)
+    variables = {**fabric.environment, **environment(gang, pod, node, config)}
     return {
         "name": names.MAIN,
         "image": image,
@@ -147,12 +156,13 @@ def _container(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig) -> O
         "env": [{"name": name, "value": names.verbatim(value)} for name, value in sorted(variables.items())],
         "envFrom": [{"secretRef": {"name": config.checkpoint_secret, "optional": True}}],
         "ports": [{"name": SERVE_PORT, "containerPort": port_of(pod.name)}],
-        "resources": container_resources(pod.place, gpu_resources(pod.place, node)),
+        "resources": container_resources(pod.place, gpu_resources(pod.place, node), fabric.resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "shared-memory", "mountPath": "/dev/shm"},
             {"name": "control", "mountPath": CONTROL_FOLDER, "readOnly": True},
+            *fabric.mounts,
         ],
     }
 

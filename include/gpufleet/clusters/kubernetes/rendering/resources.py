@@ -64,9 +64,11 @@ def share_environment(place: PodPlace, node: Node) -> Mapping[str, str]:
     }
 
 
-def container_resources(place: PodPlace, extended: Mapping[str, int]) -> Object:
+def container_resources(place: PodPlace, gpus: Mapping[str, int], more: Mapping[str, str]) -> Object:
     """Requests and limits. Memory is bounded by what was asked; cores are promised, and idle ones may be used."""
-    devices = {name: str(count) for name, count in sorted(extended.items())}
+    devices = {**{name: str(count) for name, count in sorted(gpus.items())}, **more}
     memory = {} if place.memory_mib is None else {"memory": f"{place.memory_mib}Mi"}
     cores = {} if place.cpu is None else {"cpu": f"{round(place.cpu * 1000)}m"}
+    if more and not cores and not memory:
+        cores = {"cpu": "0"}  # the API refuses huge pages where neither cores nor memory are named
     return {"requests": {**cores, **memory, **devices}, "limits": {**memory, **devices}}

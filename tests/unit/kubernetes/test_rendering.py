@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.builders import on
+from tests.builders import node, on
 from tests.gangs import CONFIG, assert_golden, counted, gang, main_of, rendered, variables
 
 from gpufleet.clusters.kubernetes.config import PodConfig
@@ -178,3 +178,21 @@ def test_the_objects_are_those_of_the_golden_file(name: str) -> None:
     spec, nodes = GANGS[name]
     found = rendered(spec, *nodes, config=CONFIG)
     assert_golden(name, [*([found.service] if found.service else []), *found.pods])
+
+
+def test_where_devices_are_claimed_each_pod_claims_the_very_ones_that_were_planned() -> None:
+    place = on("n0", slices=["3:1g.10gb@6"])
+    found = rendered(gang(place, job="exact"), node("n0"))
+    (claim,) = found.claims
+    (request,) = claim["spec"]["devices"]["requests"]
+    expression = request["exactly"]["selectors"][0]["cel"]["expression"]
+    assert 'parentMinor == 3 && device.attributes["gpu.nvidia.com"].profile == "1g.10gb"' in expression
+    assert expression.startswith('device.attributes["gpu.nvidia.com"].type == "mig" && ')
+    assert found.pods[0]["spec"]["resourceClaims"] == [{"name": "devices", "resourceClaimName": "exact-2-0"}]
+    assert main_of(found.pods[0])["resources"] == {"requests": {}, "limits": {}, "claims": [{"name": "devices"}]}
+    assert_golden("claims", [claim, *rendered(gang(on("n0", 2, 5)), node("n0")).claims])
+
+
+def test_no_share_can_be_claimed() -> None:
+    with pytest.raises(Refused, match="gives devices by claims: it offers no shares"):
+        rendered(gang(on("n0", shares=["0:250/20"])), node("n0"))

@@ -10,6 +10,25 @@ PORTS: Final = range(20_000, 32_000)
 """Below the range from which systems take ports for outgoing connections (from 32768 on Linux)."""
 
 
+_DRA: Final = 'device.attributes["gpu.nvidia.com"]'
+
+
+@dataclass(frozen=True, slots=True)
+class DraConfig:
+    """How one device is told from all others in a claim; `{gpu}`, `{profile}`, `{start}` are filled in.
+
+    Each expression tests `type` first: an attribute that a device lacks would stop the pod on every node.
+    """
+
+    gpu_class: str = "gpu.nvidia.com"
+    mig_class: str = "mig.nvidia.com"
+    gpu_expression: str = f'{_DRA}.type == "gpu" && {_DRA}.minor == {{gpu}}'
+    mig_expression: str = (
+        f'{_DRA}.type == "mig" && {_DRA}.parentMinor == {{gpu}} && '
+        f'{_DRA}.profile == "{{profile}}" && {_DRA}.placementStart == {{start}}'
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PodConfig:
     """How pods look, where the job itself says nothing. Memory in MiB, times in seconds."""
@@ -37,6 +56,7 @@ class PodConfig:
     """Keys of taints that GPU nodes carry to keep other work away."""
     lost_after: int = 30
     """From the API's first sign that a node is lost to the deletion of its pods; the API's own default is 300."""
+    dra: DraConfig = DraConfig()
     templates: Mapping[str, Any] = field(default_factory=dict)
     """By team, a part of a pod that is laid over the rendered one, within the policy of `overrides`."""
     registries: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from typing import Final
 from gpufleet.clusters.base import GangSpec, PodSpec
 from gpufleet.clusters.kubernetes.config import PodConfig
 from gpufleet.clusters.kubernetes.rendering import names
+from gpufleet.clusters.kubernetes.rendering.claims import CLAIM, claim, claim_of_pod
 from gpufleet.clusters.kubernetes.rendering.environment import (
     CONTROL_FILE,
     CONTROL_FOLDER,
@@ -26,7 +27,7 @@ from gpufleet.clusters.kubernetes.rendering.overrides import overridden
 from gpufleet.clusters.kubernetes.rendering.priorities import priority_class
 from gpufleet.clusters.kubernetes.rendering.resources import container_resources, gpu_resources
 from gpufleet.errors import Permanent, Refused
-from gpufleet.model.hardware import Node
+from gpufleet.model.hardware import Exactness, Node
 
 SERVE_PORT: Final = "serve"
 """Name of the port on which a replica answers."""
@@ -39,6 +40,8 @@ class GangObjects:
 
     service: Object | None
     pods: tuple[Object, ...]
+    claims: tuple[Object, ...] = ()
+    """Of pods on nodes that give devices by DRA: they must exist before the gate opens, and go with the attempt."""
 
 
 def gang_objects(gang: GangSpec, nodes: Mapping[str, Node], config: PodConfig, fleet: str) -> GangObjects:
@@ -48,7 +51,18 @@ def gang_objects(gang: GangSpec, nodes: Mapping[str, Node], config: PodConfig, f
     """
     ranked = sorted(gang.pods, key=lambda pod: pod.rank)
     pods = tuple(_pod(gang, pod, _node(gang, pod, nodes), config, fleet) for pod in ranked)
-    return GangObjects(_service(gang, fleet) if len(pods) > 1 else None, pods)
+    labels = names.labels(fleet, team=gang.team, job=gang.job, attempt=gang.attempt)
+    claims = tuple(
+        claim(pod, gang.namespace, {**labels, names.RANK: str(pod.rank)}, config.dra)
+        for pod in ranked
+        if is_exact(nodes[pod.place.node])
+    )
+    return GangObjects(_service(gang, fleet) if len(pods) > 1 else None, pods, claims)
+
+
+def is_exact(node: Node) -> bool:
+    """Whether the node gives the very devices that were planned, by claims (DRA)."""
+    return node.exactness is Exactness.DEVICE
 
 
 def _node(gang: GangSpec, pod: PodSpec, nodes: Mapping[str, Node]) -> Node:
@@ -109,6 +123,7 @@ def _spec(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fabric: F
         "tolerations": _tolerations(config),
         "securityContext": _pod_security(config),
         **({"imagePullSecrets": [{"name": name} for name in config.image_pull_secrets]} if config.image_pull_secrets else {}),
+        **({"resourceClaims": [claim_of_pod(pod)]} if is_exact(node) else {}),
         **({"initContainers": list(fabric.sidecars)} if fabric.sidecars else {}),
         "containers": [_container(gang, pod, node, config, fabric)],
         "volumes": [*_volumes(pod, config), *fabric.volumes],
@@ -156,7 +171,7 @@ def _container(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fabr
         "env": [{"name": name, "value": names.verbatim(value)} for name, value in sorted(variables.items())],
         "envFrom": [{"secretRef": {"name": config.checkpoint_secret, "optional": True}}],
         "ports": [{"name": SERVE_PORT, "containerPort": port_of(pod.name)}],
-        "resources": container_resources(pod.place, gpu_resources(pod.place, node), fabric.resources),
+        "resources": _resources(pod, node, fabric),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -165,6 +180,12 @@ def _container(gang: GangSpec, pod: PodSpec, node: Node, config: PodConfig, fabr
             *fabric.mounts,
         ],
     }
+
+
+def _resources(pod: PodSpec, node: Node, fabric: FabricParts) -> Object:
+    if is_exact(node):
+        return {**container_resources(pod.place, {}, fabric.resources), "claims": [{"name": CLAIM}]}
+    return container_resources(pod.place, gpu_resources(pod.place, node), fabric.resources)
 
 
 def _volumes(pod: PodSpec, config: PodConfig) -> list[Object]:

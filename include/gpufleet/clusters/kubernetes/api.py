@@ -232,4 +232,3 @@ def _object(raw: bytes, name: str) -> Json:
     if not isinstance(found, dict):
         raise Temporary(f"The cluster {name} answered JSON that is no object.")
     return found
-

@@ -178,4 +178,3 @@ def _check_node(node: Node | None, name: str) -> None:
         raise Refused(f"Node {name} is not in the cluster, or has no GPU we know.")
     if node.state is not NodeState.READY:
         raise Refused(f"Node {name} is {node.state}: nothing new starts there.")
-

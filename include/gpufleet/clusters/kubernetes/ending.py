@@ -123,4 +123,3 @@ def keep_logs(api: Api, pods: Iterable[Mine], logs: Logs) -> None:
 
 def last_lines(text: str, tail: int) -> str:
     return "".join(text.splitlines(keepends=True)[-tail:]) if tail > 0 else ""
-

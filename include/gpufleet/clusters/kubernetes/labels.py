@@ -115,7 +115,6 @@ TOLERATED: Final = (
     "nvidia.com/gpu",
     "node.kubernetes.io/unschedulable",
     "DeletionCandidateOfClusterAutoscaler",
-    "gpufleet.io/test",
 )
 """Taints that keep none of our pods away. `unschedulable` only repeats the node's own field, later."""
 
@@ -141,3 +140,19 @@ class SeeingConfig:
     fabrics: tuple[tuple[str, str], ...] = FABRICS
     remake_mig: bool = False
     """Whether the MIG manager may be asked for other layouts (the DAG mig_repartition)."""
+
+
+def seeing_config(
+    *,
+    levels: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    models: tuple[str, ...] = (),
+    tolerated: tuple[str, ...] = (),
+    remake_mig: bool = False,
+) -> SeeingConfig:
+    """The lists of an installation: its own levels stand in for ours, its other words come before and beside ours."""
+    return SeeingConfig(
+        levels=tuple(Level(name, labels) for name, labels in levels) or LEVELS,
+        models=(*models, *MODELS),
+        tolerated=(*TOLERATED, *tolerated),
+        remake_mig=remake_mig,
+    )

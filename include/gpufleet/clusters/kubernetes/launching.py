@@ -136,7 +136,10 @@ def _vanished(error: GpufleetError) -> GpufleetError:
 def _with_plan(pod: Json, place: Any) -> Json:
     """The devices it was planned on are written on it: a device plugin's node tells only how many are taken."""
     metadata = pod["metadata"]
-    return {**pod, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), PLANNED: devices_text(place)}}}
+    return {
+        **pod,
+        "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), PLANNED: devices_text(place)}},
+    }
 
 
 def _is_same(found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable[str]) -> bool:

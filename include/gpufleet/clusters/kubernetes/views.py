@@ -65,7 +65,9 @@ class Views:
             view.wait(FIRST_LOOK)
         oldest = max(view.age() for view in self.all)
         if oldest > self._stale_after:
-            raise Temporary(f"The cluster {self._api.name} was last heard {oldest:.0f} s ago: what is there is not known.")
+            raise Temporary(
+                f"The cluster {self._api.name} was last heard {oldest:.0f} s ago: what is there is not known."
+            )
         return self._ours.facts()
 
     def nodes(self, *, fresh: bool = False) -> Seen:

@@ -2,6 +2,8 @@
 
 `GPUFLEET_HOME` is the folder of one fleet: its config files, its SQLite database unless `GPUFLEET_DATABASE_URL` names
 another, its sandbox. There is no default home and no default world: both are always asked for.
+
+Belongs here: what the files of a home may say. Never here: what follows from it, or a class of another room.
 """
 
 from __future__ import annotations

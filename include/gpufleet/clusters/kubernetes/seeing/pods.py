@@ -15,7 +15,7 @@ from typing import Final
 from gpufleet.clusters.base import Phase, PodSeen
 from gpufleet.clusters.kubernetes.labels import PLANNED
 from gpufleet.clusters.kubernetes.rendering import names
-from gpufleet.clusters.kubernetes.seeing.reading import NOTHING, Raw, at, instant, listed, mapping, text, whole
+from gpufleet.clusters.kubernetes.seeing.reading import NOTHING, Raw, at, instant, listed, mapping, text, whole, words
 
 EVICTED, NODE_LOST, START, HOST_MEMORY = "evicted", "node-lost", "start", "host-memory"
 NEVER_STARTS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"})
@@ -60,7 +60,7 @@ def pod_fact(raw: Raw) -> PodFact | None:
         gated=any(True for _ in listed(raw, "spec", "schedulingGates")),
         leaves_at=deleted,
         confirmed=deleted is not None and grace == 0,
-        is_kept=names.OBSERVED in (at(raw, "metadata", "finalizers") or ()),
+        is_kept=names.OBSERVED in words(raw, "metadata", "finalizers"),
         save=whole(raw, "metadata", "annotations", names.SAVE_REQUEST) or 0,
     )
 

@@ -42,6 +42,12 @@ def listed(raw: Any, *path: str) -> Iterator[Raw]:
     return (entry for entry in (found if isinstance(found, list) else ()) if isinstance(entry, Mapping))
 
 
+def words(raw: Any, *path: str) -> list[str]:
+    """The texts of a list."""
+    found = at(raw, *path)
+    return [word for word in found if isinstance(word, str)] if isinstance(found, list) else []
+
+
 def text(raw: Any, *path: str) -> str:
     found = at(raw, *path)
     return found if isinstance(found, str) else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -9,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from gpufleet.sandbox.shim import born
 
 STOP_WAIT: Final = 10.0
 """Seconds between the polite signal and the other one. An API server that lost its etcd would need far more."""
@@ -34,10 +38,26 @@ class Component:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
+        """Start it. One that a killed plane left behind in this home ends first: it would hold the data."""
+        self._end_predecessor()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 list(self.argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+        self._number.write_text(f"{self.process.pid} {born(self.process.pid)}")
+
+    @property
+    def _number(self) -> Path:
+        return self.log.with_suffix(".pid")
+
+    def _end_predecessor(self) -> None:
+        if not self._number.exists():
+            return
+        pid, when = self._number.read_text().split()
+        while born(int(pid)) == when:  # a number alone could be someone else's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.02)
 
     def wait_for(self, is_ready: Callable[[], bool], seconds: float = READY_WAIT) -> None:
         """Until it is ready; raises DidNotStart when it ends before, or takes too long."""

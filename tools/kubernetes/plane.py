@@ -17,6 +17,8 @@ from tools.kubernetes.certificates import Authority, Pair
 from tools.kubernetes.component import Component
 from tools.kubernetes.families import Built, already_built
 from tools.kubernetes.flags import PLAIN, Layout, Options, commands
+from tools.kubernetes.kubelet import Kubelet
+from tools.kubernetes.nodes import Raw
 
 USER: Final = "gpufleet-test-admin"
 """Whom our clients are: cluster-admin by a binding, and not of system:masters, whom the API server never throttles."""
@@ -76,10 +78,10 @@ class ControlPlane:
         self._end([name])
         self._start(name)
 
-    @property
-    def authority(self) -> Authority:
-        """Whom the API server and its clients trust."""
-        return self._layout.authority
+    def kubelet(self, home: Path, nodes: Sequence[Raw], tell: Callable[[str], None] = print) -> Kubelet:
+        """A kubelet for these nodes, yet to be started; it must be stopped before the plane."""
+        serving = self._layout.authority.issue(f"kubelet-{home.name}", "gpufleet-test-kubelet", names=[LOOPBACK])
+        return Kubelet(self.root_access, serving, home, nodes, tell)
 
     def client(self, *, root: bool = False) -> httpx.Client:
         """A plain HTTP client of the API for tests and helpers. Close it after use."""

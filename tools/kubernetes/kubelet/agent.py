@@ -13,10 +13,9 @@ from typing import Any, Final
 
 import httpx
 
-from gpufleet.sandbox.environment import LOOPBACK
 from gpufleet.sandbox.runner import ShimRunner
 from tools.kubernetes.access import Access
-from tools.kubernetes.certificates import Authority
+from tools.kubernetes.certificates import Pair
 from tools.kubernetes.kubelet.door import ApiDoor
 from tools.kubernetes.kubelet.logs import LogDoor
 from tools.kubernetes.kubelet.pods import PodLife, State
@@ -37,14 +36,14 @@ _KILL_SECONDS: Final = 10.0
 class Kubelet:
     """Plays the kubelet of `nodes` (raw Nodes, without status conditions) until `stop`, which ends all its processes.
 
-    Killed, it leaves its processes running; a new one with the same `home` goes on with those it finds by their files,
-    and declares pods lost of which it finds none.
+    `serving` is for the door through which the API server reads logs. Killed, it leaves its processes running; a new
+    one with the same `home` goes on with those it finds by their files, and declares pods lost of which it finds none.
     """
 
     def __init__(
         self,
         access: Access,
-        authority: Authority,
+        serving: Pair,
         home: Path,
         nodes: Sequence[Raw],
         tell: Callable[[str], None] = print,
@@ -61,8 +60,7 @@ class Kubelet:
         self._inbox: queue.SimpleQueue[Do] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._watches = [PodWatch(access, node, self._changed, self._gone) for node in self._nodes]
-        pair = authority.issue(f"kubelet-{home.name}", "system:node:process", group="system:nodes", names=[LOOPBACK])
-        self._logs = LogDoor(pair, authority.pair.certificate, self._log_of)
+        self._logs = LogDoor(serving, access.authority, self._log_of)
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._work, self._beat)]
 
     def __enter__(self) -> Kubelet:

@@ -10,7 +10,7 @@ from typing import Protocol
 from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.hardware import MigInstance, Node
 from gpufleet.model.snapshot import PodPlace
-from gpufleet.model.workload import Container
+from gpufleet.model.workload import Container, Kind
 
 
 class Phase(StrEnum):
@@ -53,6 +53,7 @@ class GangSpec:
     pods: tuple[PodSpec, ...]
     grace: timedelta
     """Between the request to stop (SIGTERM) and SIGKILL."""
+    kind: Kind = Kind.TRAINING
 
 
 @dataclass(frozen=True, slots=True)

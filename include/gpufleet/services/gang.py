@@ -33,6 +33,7 @@ def gang_spec(connection: Connection, fleet: Fleet, job_id: str, attempt: int) -
         namespace=namespace,
         pods=tuple(_pod(fleet, job, attempt, place) for place in held),
         grace=job.checkpoint.grace,
+        kind=job.kind,
     )
 
 

@@ -26,11 +26,13 @@ TELL_EVERY: Final = 15.0
 _KEPT_LINES: Final = 40
 
 
-def build(names: tuple[str, ...] = (), tell: Callable[[str], None] = print) -> Built:
+def build(
+    names: tuple[str, ...] = (), tell: Callable[[str], None] = print, families: tuple[Family, ...] = FAMILIES
+) -> Built:
     """Everything that is asked for (all families by default), built if it was not. Raises SystemExit with Go's words."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
-    wanted = [family for family in FAMILIES if not names or family.name in names]
+    wanted = [family for family in families if not names or family.name in names]
     if missing := [family for family in wanted if not (cache / family.home).exists()]:
         with _alone(cache, tell):
             go = go_command(cache, tell)
@@ -125,8 +127,11 @@ def _remove(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.kubernetes.build", description=__doc__)
-    parser.add_argument("family", nargs="*", choices=[family.name for family in FAMILIES], default=[])
-    build(tuple(parser.parse_args().family))
+    parser.add_argument("family", nargs="*", help=", ".join(family.name for family in FAMILIES))
+    given = parser.parse_args().family
+    if unknown := set(given) - {family.name for family in FAMILIES}:
+        parser.error(f"there is no family {', '.join(sorted(unknown))}")
+    build(tuple(given))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +23,11 @@ class Family:
     stamp: str = ""
     """Flags of the linker that say the version; `{version}`, `{major}` and `{minor}` are filled in."""
     kept: tuple[str, ...] = ()
+    modules: Path = field(default=MODULES, repr=False)
 
     @property
     def folder(self) -> Path:
-        return MODULES / self.name
+        return self.modules / self.name
 
     @property
     def version(self) -> str:

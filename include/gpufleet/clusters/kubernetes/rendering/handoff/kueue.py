@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gpufleet.clusters.kubernetes.rendering.fabrics import FABRICS
 from gpufleet.clusters.kubernetes.rendering.handoff.admission import Admission, Stage, conditions
 from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HOSTNAME, HandedOver, Level, unplaced, with_metadata
 from gpufleet.clusters.kubernetes.rendering.handoff.shares import (
@@ -24,6 +25,8 @@ from gpufleet.model.tenancy import Queue, Team
 NAME: Final = "kueue"
 _DOMAIN: Final = "kueue.x-k8s.io"
 API: Final = f"{_DOMAIN}/v1beta2"
+_MANY: Final = "1P"
+"""Of what is not short on these nodes. Kueue admits nothing that asks for a resource its queue does not name."""
 
 
 def job_objects(handed: HandedOver) -> tuple[Object, ...]:
@@ -67,7 +70,8 @@ def quota_objects(
     fleet: str, queues: Iterable[Queue], teams: Iterable[Team], nodes: Iterable[Node], levels: Iterable[Level]
 ) -> tuple[Object, ...]:
     """Topology, flavors, cohorts, ClusterQueues, LocalQueues and priority classes, in the order they are applied."""
-    kinds = flavors(nodes)
+    nodes = tuple(nodes)
+    kinds, plenty = flavors(nodes), _plenty(nodes)
     shares = queue_shares(queues, kinds)
     labels = {FLEET: label_value(fleet)}
     return (
@@ -75,10 +79,17 @@ def quota_objects(
         *(_flavor(kind, fleet, labels) for kind in kinds),
         _object("Cohort", _root(fleet), labels, {}),
         *(_cohort(share, fleet, labels) for share in shares if not share.is_leaf),
-        *(_cluster_queue(share, kinds, fleet, labels) for share in shares if share.is_leaf),
+        *(_cluster_queue(share, kinds, plenty, fleet, labels) for share in shares if share.is_leaf),
         *(_local_queue(team, labels) for team in teams),
         *(_priority(name, value, labels) for name, value in _priorities()),
     )
+
+
+def _plenty(nodes: Iterable[Node]) -> list[str]:
+    """Cores, memory, and what the nodes' fabrics are asked for."""
+    fabrics = [FABRICS[node.fabric] for node in nodes if node.fabric in FABRICS]
+    pages = {"hugepages-2Mi" for fabric in fabrics if fabric.hugepages_mib}
+    return ["cpu", "memory", *sorted({fabric.resource for fabric in fabrics if fabric.resource} | pages)]
 
 
 def _labels(levels: Iterable[Level]) -> list[str]:
@@ -109,10 +120,13 @@ def _cohort(share: QueueShare, fleet: str, labels: Mapping[str, str]) -> Object:
     return _object("Cohort", dns_label(share.name), labels, {"parentName": _parent(share, fleet), **_fair(share)})
 
 
-def _cluster_queue(share: QueueShare, kinds: tuple[Flavor, ...], fleet: str, labels: Mapping[str, str]) -> Object:
+def _cluster_queue(
+    share: QueueShare, kinds: tuple[Flavor, ...], plenty: list[str], fleet: str, labels: Mapping[str, str]
+) -> Object:
     """What it is promised is its nominal quota; up to its limit it may borrow what others leave idle."""
     resources = sorted({resource for kind in kinds for resource, _ in kind.offers})
-    groups = [{"coveredResources": resources, "flavors": [_quota(share, kind, kinds, resources) for kind in kinds]}]
+    open_ended = [{"name": name, "nominalQuota": _MANY} for name in plenty]
+    told = [{"name": k.name, "resources": [*_quota(share, k, kinds, resources), *open_ended]} for k in kinds]
     return _object(
         "ClusterQueue",
         dns_label(share.name),
@@ -121,13 +135,13 @@ def _cluster_queue(share: QueueShare, kinds: tuple[Flavor, ...], fleet: str, lab
             "cohortName": _parent(share, fleet),
             "namespaceSelector": {"matchLabels": dict(labels)},
             "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
-            "resourceGroups": groups if resources else [],
+            "resourceGroups": [{"coveredResources": [*resources, *plenty], "flavors": told}] if told else [],
             **_fair(share),
         },
     )
 
 
-def _quota(share: QueueShare, kind: Flavor, kinds: tuple[Flavor, ...], resources: list[str]) -> Object:
+def _quota(share: QueueShare, kind: Flavor, kinds: tuple[Flavor, ...], resources: list[str]) -> list[Object]:
     offered, sizes = dict(kind.offers), sizes_of(kinds)
     limit = share.limit.get(kind.model)
     found = []
@@ -136,7 +150,7 @@ def _quota(share: QueueShare, kind: Flavor, kinds: tuple[Flavor, ...], resources
         most = None if limit is None else count_of(limit, kind, offered.get(resource, 0), sizes)
         bound = {} if most is None else {"borrowingLimit": str(max(0, most - nominal))}
         found.append({"name": resource, "nominalQuota": str(nominal), **bound})
-    return {"name": kind.name, "resources": found}
+    return found
 
 
 def _fair(share: QueueShare) -> Object:

@@ -12,13 +12,13 @@ from gpufleet.clusters.base import Cluster
 from gpufleet.services.fleet import Fleet
 from gpufleet.settings import (
     Settings,
-    World,
     buying_policy,
     home_from,
     load_settings,
     recovery_policy,
     scheduling_policy,
 )
+from gpufleet.settings.worlds import KubernetesWorld, SandboxWorld
 from gpufleet.store.database import BUSY_SECONDS, Database
 
 
@@ -36,7 +36,7 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS) -> Fleet:
         id=file.fleet,
         home=settings.home,
         database=Database(settings.database_url, patience=patience),
-        clusters={w.name: _cluster(w, settings.home) for w in file.clusters},
+        clusters={w.name: _cluster(w, settings) for w in file.clusters},
         clouds={w.name: _cloud(w, settings.home) for w in file.clouds},
         clock=SystemClock(),
         checkpoints_url=settings.checkpoints_url,
@@ -70,13 +70,39 @@ def _portal_url(home: Path, configured: str) -> str:
     return written.read_text().strip()
 
 
-def _cluster(world: World, home: Path) -> Cluster:
+def _cluster(world: SandboxWorld | KubernetesWorld, settings: Settings) -> Cluster:
+    if isinstance(world, KubernetesWorld):
+        return _kubernetes(world, settings)
     from gpufleet.clusters.sandbox import SandboxCluster
 
-    return SandboxCluster(home, world.name)
+    return SandboxCluster(settings.home, world.name)
 
 
-def _cloud(world: World, home: Path) -> Cloud:
+def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
+    """Nothing is read or opened before the cluster is used: a mistake in one must not stop the others."""
+    from gpufleet.clusters.kubernetes.access import access_from
+    from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
+    from gpufleet.clusters.kubernetes.config import PodConfig
+    from gpufleet.clusters.kubernetes.labels import seeing_config
+
+    file = str(settings.home / world.kubeconfig) if world.kubeconfig else ""
+    return KubernetesCluster(
+        world.name,
+        settings.file.fleet,
+        lambda: access_from(file, world.context),
+        settings.home,
+        pods=PodConfig(**world.pods.model_dump(), rendezvous_key=os.environ.get("GPUFLEET_RENDEZVOUS_KEY", "")),
+        seeing=seeing_config(
+            levels=tuple((level.name, level.labels) for level in world.levels),
+            models=world.models,
+            tolerated=(*world.tolerated, *world.pods.taints),
+            remake_mig=world.remake_mig,
+        ),
+        stale_after=settings.file.recovery.observation_stale_after,
+    )
+
+
+def _cloud(world: SandboxWorld, home: Path) -> Cloud:
     from gpufleet.clouds.sandbox import SandboxCloud
 
     return SandboxCloud(home, world.name)

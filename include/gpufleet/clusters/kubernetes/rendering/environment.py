@@ -80,7 +80,7 @@ def _ranks(gang: GangSpec, pod: PodSpec) -> Mapping[str, str]:
         "JAX_COORDINATOR_ADDRESS": f"{address}:{port}",
         "JAX_NUM_PROCESSES": size,
         "JAX_PROCESS_ID": rank,
-        **(dict.fromkeys(_MPI_HOSTFILES, HOSTFILE) if pod is first else {}),
+        **(dict.fromkeys(_MPI_HOSTFILES, HOSTFILE) if pod is first and len(gang.pods) > 1 else {}),
     }
 
 

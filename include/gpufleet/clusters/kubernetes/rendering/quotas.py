@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from gpufleet.clusters.kubernetes.rendering.names import label_value
 from gpufleet.clusters.kubernetes.rendering.resources import GPU, PRODUCT, REPLICAS, STRATEGY, mig_resource
 from gpufleet.model.hardware import GpuModel, Node
 from gpufleet.model.tenancy import ANY_MODEL, Queue
@@ -76,8 +75,3 @@ def slices(models: Iterable[GpuModel], amounts: Gpus) -> dict[str, int]:
         for profile in model.profiles:
             found[mig_resource(profile.name)] += int(amounts[model.name] / model.slice_amount(profile).gpus)
     return dict(found)
-
-
-def flavor(model: str) -> str:
-    """A model as other schedulers can name it: a legal name in lower case."""
-    return label_value(model).lower()

@@ -90,6 +90,7 @@ def _api_server(layout: Layout) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-cluster-ip-range={_SERVICES}",
         "--authorization-mode=RBAC",
+        "--shutdown-watch-termination-grace-period=1s",
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-certificate-authority={ca}",
         f"--kubelet-client-certificate={layout.root.certificate}",

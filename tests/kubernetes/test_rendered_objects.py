@@ -91,9 +91,11 @@ def install(client: httpx.Client) -> Iterator[httpx.Client]:
     for team in (VISION, SPEECH):
         eventually(lambda team=team: _counted(client, team.namespace))
     yield client
-    for one in objects:
-        if one["kind"] == "Namespace":
-            client.delete(f"{folder(one)}/{one['metadata']['name']}")
+    homes = [f"{folder(one)}/{one['metadata']['name']}" for one in objects if one["kind"] == "Namespace"]
+    for home in homes:
+        client.delete(home)
+    for home in homes:
+        eventually(lambda home=home: client.get(home).status_code == httpx.codes.NOT_FOUND)
 
 
 def _counted(client: httpx.Client, namespace: str) -> bool:

@@ -64,19 +64,22 @@ Answer = Json | GpufleetError
 class Api:
     """Opens its loop and its connections when first used, anew in a forked child. `close` is safe to repeat."""
 
-    def __init__(self, name: str, access: Callable[[], Access]) -> None:
+    def __init__(
+        self, name: str, access: Callable[[], Access], *, patience: float = PATIENCE, timeout: float = TIMEOUT
+    ) -> None:
         self.name = name
+        self.patience, self.timeout = patience, timeout
         self.told_at: datetime | None = None
         """The server's clock, to the second, in its last answer."""
         self._make_access = access
         self._opened: _Loop | None = None
         self._lock = threading.Lock()
 
-    def ask(self, ask: Ask, *, patience: float = PATIENCE) -> Json:
+    def ask(self, ask: Ask, *, patience: float | None = None) -> Json:
         """Raises the error an answer stands for (see `answers`), Temporary when there was none."""
         return self.run(self.asked(ask, patience))
 
-    def all(self, asks: Iterable[Ask], *, patience: float = PATIENCE) -> list[Answer]:
+    def all(self, asks: Iterable[Ask], *, patience: float | None = None) -> list[Answer]:
         """Every answer or error, in order; at most `CONNECTIONS` at a time."""
         wanted = list(asks)
         return self.run(self._all(wanted, patience)) if wanted else []
@@ -94,18 +97,18 @@ class Api:
         if opened is not None and opened.pid == os.getpid():
             opened.close()
 
-    async def _all(self, asks: list[Ask], patience: float) -> list[Answer]:
+    async def _all(self, asks: list[Ask], patience: float | None) -> list[Answer]:
         return list(await asyncio.gather(*(self._answer(ask, patience) for ask in asks)))
 
-    async def _answer(self, ask: Ask, patience: float) -> Answer:
+    async def _answer(self, ask: Ask, patience: float | None) -> Answer:
         try:
             return await self.asked(ask, patience)
         except GpufleetError as e:
             return e
 
-    async def asked(self, ask: Ask, patience: float = PATIENCE) -> Json:
+    async def asked(self, ask: Ask, patience: float | None = None) -> Json:
         """One request with its retries, the last of which begins within `patience` seconds."""
-        until, tries = time.monotonic() + patience, 0
+        until, tries = time.monotonic() + (self.patience if patience is None else patience), 0
         while True:
             try:
                 return await self._once(ask)
@@ -126,7 +129,7 @@ class Api:
             raise error_of(self.name, answer.status, raw, answer.headers.get("Retry-After"))
 
     @contextlib.asynccontextmanager
-    async def _open(self, ask: Ask, timeout: float = TIMEOUT) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _open(self, ask: Ask, silence: float | None = None) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp
 
         opened = self._loop()
@@ -134,9 +137,8 @@ class Api:
             headers = {"Content-Type": ask.kind, "Accept": "*/*" if ask.text else JSON}
             if token := await opened.access.token():
                 headers["Authorization"] = token
-            limit = aiohttp.ClientTimeout(
-                total=timeout if timeout == TIMEOUT else None, sock_read=timeout, connect=TIMEOUT
-            )
+            total = self.timeout if silence is None else None
+            limit = aiohttp.ClientTimeout(total=total, sock_read=silence, connect=self.timeout)
             url = opened.access.server + ask.path
             session = await opened.session()
             async with session.request(

@@ -115,9 +115,11 @@ def _access(world: KubernetesWorld, settings: Settings) -> Callable[[], Access]:
 
 
 def pod_config(world: KubernetesWorld) -> PodConfig:
-    from gpufleet.clusters.kubernetes.config import PodConfig
+    from gpufleet.clusters.kubernetes.config import DraConfig, PodConfig
 
-    return PodConfig(**world.pods.model_dump(), rendezvous_key=os.environ.get("GPUFLEET_RENDEZVOUS_KEY", ""))
+    told = world.pods.model_dump(exclude={"dra"})
+    dra = DraConfig(**world.pods.dra.model_dump(exclude_none=True))
+    return PodConfig(**told, dra=dra, rendezvous_key=os.environ.get("GPUFLEET_RENDEZVOUS_KEY", ""))
 
 
 def seeing_of(world: KubernetesWorld) -> SeeingConfig:

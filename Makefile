@@ -42,11 +42,14 @@ setup: $(VENV)/.runtime ## .venv from the committed lock, with gpufleet in .venv
 setup-dev: $(VENV)/.dev ## setup, plus what the tests need
 setup-bench: $(VENV)/.bench ## setup, plus what draws the benchmarks' charts
 
-demo: setup ## The embedded fleet and its main story; EXIT=1 ends by itself, status 0 only if every step held
-	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit)
+ON_CLUSTER = $(if $(CLUSTER),--cluster $(CLUSTER))
+NEEDS_PLANE = $(if $(filter kubernetes,$(CLUSTER)),plane)
 
-up: setup ## The embedded fleet without the story
-	@$(BIN)/python -m tools.demo up
+demo: setup $(NEEDS_PLANE) ## The embedded fleet and its main story; EXIT=1 ends by itself; CLUSTER=kubernetes on a real API
+	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit) $(ON_CLUSTER)
+
+up: setup $(NEEDS_PLANE) ## The embedded fleet without the story
+	@$(BIN)/python -m tools.demo up $(ON_CLUSTER)
 
 test: setup-dev ## Every test that needs only Python and the registries, and one whole demo
 	@$(PYTEST) tests -m "not airflow and not browser and not demo and not long and not kubernetes"

@@ -12,7 +12,13 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID: Final = timedelta(days=365)
@@ -29,17 +35,29 @@ class Pair:
 
 
 class Authority:
-    """A new certificate authority whose files lie in `folder`."""
+    """A certificate authority whose files lie in `folder`: the one that is there already, or a new one."""
 
     def __init__(self, folder: Path, name: str = "gpufleet-test-ca", names: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._key = generate_private_key(SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.pair = Pair(folder / "ca.crt", folder / "ca.key")
+        self._key = self._known_key() or self._new_key(names)
+
+    def _known_key(self) -> EllipticCurvePrivateKey | None:
+        if not (self.pair.certificate.exists() and self.pair.key.exists()):
+            return None
+        key = load_pem_private_key(self.pair.key.read_bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        return key
+
+    def _new_key(self, names: Sequence[str]) -> EllipticCurvePrivateKey:
+        key = self._key = generate_private_key(SECP256R1())
         usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-        builder = _builder(self._name, self._name, self._key, names)
+        builder = _builder(self._name, self._name, key, names)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.pair = self._write("ca", builder.add_extension(usage, critical=True), self._key)
+        self._write("ca", builder.add_extension(usage, critical=True), key)
+        return key
 
     def issue(self, file: str, user: str, *, group: str = "", names: Sequence[str] = ()) -> Pair:
         """A certificate for `user` (common name) of `group` (organisation), good as a client and, with names, a server."""
@@ -51,7 +69,10 @@ class Authority:
         return self._write(file, builder, key)
 
     def key_pair(self, file: str) -> Pair:
-        """For service-account tokens: a public key in the certificate's place."""
+        """For service-account tokens: a public key in the certificate's place. One that is there already stays."""
+        known = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
+        if known.key.exists():
+            return known
         key = generate_private_key(SECP256R1())
         public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         return self._files(file, public, key)

@@ -91,6 +91,7 @@ def _api_server(layout: Layout) -> list[str]:
         f"--service-cluster-ip-range={_SERVICES}",
         "--authorization-mode=RBAC",
         "--allow-privileged=true",  # as on real clusters; Pod Security says in which namespaces
+        "--shutdown-watch-termination-grace-period=1s",
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-certificate-authority={ca}",
         f"--kubelet-client-certificate={layout.root.certificate}",

@@ -39,6 +39,8 @@ class GpuNode:
     """Whole GPUs that the device plugin offers."""
     slices: Mapping[str, int] = field(default_factory=dict)
     """MIG profile -> how many of it the plugin offers (strategy mixed)."""
+    sliced: int = 1
+    """How many GPUs are cut into these slices, where there are any; feature discovery counts them too."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +48,8 @@ class GpuNode:
     memory_gib: int = 1024
     resources: Mapping[str, str] = field(default_factory=dict)
     """Other resources the node offers, e.g. `vpc.amazonaws.com/efa`."""
+    provider_id: str = ""
+    """`PROVIDER://PATH/INSTANCE`, as a cloud's controller writes it."""
 
     def raw(self) -> Raw:
         """As the API takes it, status included."""
@@ -54,7 +58,7 @@ class GpuNode:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "labels": self._labels(), "annotations": dict(self.annotations)},
-            "spec": {"taints": [dict(taint) for taint in self.taints]},
+            "spec": {"taints": [dict(taint) for taint in self.taints], "providerID": self.provider_id},
             "status": {"capacity": allocatable, "allocatable": allocatable},
         }
 
@@ -77,7 +81,7 @@ class GpuNode:
             "nvidia.com/gpu.present": "true",
             "nvidia.com/gpu.product": product,
             "nvidia.com/gpu.memory": str(memory),
-            "nvidia.com/gpu.count": str(self.gpus),
+            "nvidia.com/gpu.count": str(self.gpus + (self.sliced if self.slices else 0)),
             "nvidia.com/gpu.family": "ada-lovelace" if (major, minor) == (8, 9) else _FAMILIES[major],
             "nvidia.com/gpu.compute.major": str(major),
             "nvidia.com/gpu.compute.minor": str(minor),

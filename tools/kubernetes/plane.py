@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,9 @@ _READY: Final = {"etcd": "/health", "kube-apiserver": "/readyz", "kwok": "/healt
 
 
 class ControlPlane:
-    """One control plane with its files in `home` and ports of its own; a plane that ran there before goes on.
+    """One control plane with its files in `home` and ports of its own.
+
+    A plane that ran there before goes on: same objects, same ports, same authority; what was left of it ends.
 
     What it runs must have been built (`tools.kubernetes.build`): minutes are never spent in passing.
     `kubeconfig` and `access` are for clients under test, those of root (system:masters) for the plane's own parts.
@@ -134,21 +137,29 @@ def _answers(client: httpx.Client, path: str) -> bool:
 
 
 def _lay_out(home: Path) -> Layout:
-    taken: set[int] = set()
-    for _ in range(5):
-        taken.add(free_port(taken))
-    ports = dict(zip(("etcd", "etcd-peer", "kube-apiserver", "kwok"), sorted(taken), strict=False))
     authority = Authority(home / "certificates")
     issue: Callable[..., Pair] = authority.issue
     return Layout(
         home=home,
-        ports=ports,
+        ports=_ports(home / "ports.json"),
         authority=authority,
         server=issue("server", "kube-apiserver", names=["localhost", "kubernetes", "kubernetes.default.svc", LOOPBACK]),
         root=issue("root", "gpufleet-test-root", group="system:masters"),
         admin=issue("admin", USER),
         tokens=authority.key_pair("service-accounts"),
     )
+
+
+def _ports(file: Path) -> dict[str, int]:
+    """Those of the plane that ran here before, so that its clients find it again; else free ones."""
+    if file.exists():
+        known: dict[str, int] = json.loads(file.read_text())
+        return known
+    found: dict[str, int] = {}
+    for name in ("etcd", "etcd-peer", "kube-apiserver", "kwok"):
+        found[name] = free_port(set(found.values()))
+    file.write_text(json.dumps(found))
+    return found
 
 
 def _components(layout: Layout, options: Options, built: Built) -> dict[str, Component]:

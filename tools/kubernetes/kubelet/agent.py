@@ -50,7 +50,8 @@ class Kubelet:
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home, self._tell = home, tell
-        self._nodes = {node["metadata"]["name"]: _tainted(node) for node in nodes}
+        self._access, self._first = access, nodes
+        self._watches: dict[str, PodWatch] = {}
         self._client = access.client()
         self._door = ApiDoor(self._client)
         self._runner = ShimRunner()
@@ -59,7 +60,6 @@ class Kubelet:
         self._silent: set[str] = set()
         self._inbox: queue.SimpleQueue[Do] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._watches = [PodWatch(access, node, self._changed, self._gone) for node in self._nodes]
         self._logs = LogDoor(serving, access.authority, self._log_of)
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._work, self._beat)]
 
@@ -74,20 +74,33 @@ class Kubelet:
 
     def start(self) -> None:
         """Returns when the nodes are registered and said to be ready; raises httpx.HTTPError when that fails."""
-        for name, node in self._nodes.items():
-            self._door.add_node(node)
-            self._door.renew(name)
-            self._door.say_ready(name, self._logs.port)
         self._logs.start()
+        for node in self._first:
+            self.add(node)
         for thread in self._threads:
             thread.start()
-        for watch in self._watches:
-            watch.start()
+
+    def add(self, node: Raw) -> None:
+        """One more node joins."""
+        name = node["metadata"]["name"]
+        self._door.add_node(_tainted(node))
+        self._door.renew(name)
+        self._door.say_ready(name, self._logs.port)
+        self._silent.discard(name)
+        self._watches[name] = PodWatch(self._access, name, self._changed, self._gone)
+        self._watches[name].start()
+
+    def remove(self, node: str) -> None:
+        """Its machine is taken away with all that runs on it, and then, as a cloud's controller does, its object."""
+        self.switch_off(node)
+        self._watches.pop(node).stop()
+        self._inbox.put(lambda: self._forget(node))
+        self._door.delete_node(node)
 
     def stop(self) -> None:
         """No process of its pods stays. The API server hears nothing of it, as when a machine is switched off."""
         self._stopping.set()
-        for watch in self._watches:
+        for watch in self._watches.values():
             watch.stop()
         for thread in self._threads:
             thread.join()
@@ -115,6 +128,9 @@ class Kubelet:
 
     def reconnect(self, node: str) -> None:
         self._silent.discard(node)
+
+    def _forget(self, node: str) -> None:
+        self._lives = {uid: life for uid, life in self._lives.items() if life.node != node}
 
     def _changed(self, pod: Raw) -> None:
         self._inbox.put(lambda: self._see(pod))
@@ -160,7 +176,7 @@ class Kubelet:
 
     def _beat(self) -> None:
         while not self._stopping.wait(HEARTBEAT_SECONDS):
-            for node in self._nodes.keys() - self._silent:
+            for node in set(list(self._watches)) - self._silent:
                 try:
                     self._door.renew(node)
                     if not self._door.is_ready(node):

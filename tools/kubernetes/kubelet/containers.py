@@ -23,6 +23,7 @@ _INHERITED: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG"
 """All that a process sees of our own environment, and what stands in for it: an image would bring these."""
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]*)\)")
 _KEYED: Final = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
+_ALL_ADDRESSES: Final = "0.0.0.0"
 _TOKENS: Final = "kube-api-access-"
 """The volume that admission adds for the service account; no process of ours calls the API with it."""
 
@@ -104,12 +105,14 @@ def _found(command: tuple[str, ...], path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Localised:
-    """Makes words of the pod true on this machine: paths of its mounts, DNS names of its gang."""
+    """Makes words of the pod true on this machine: paths of its mounts, DNS names of its gang, its own addresses."""
 
     pod: Raw
     paths: Mapping[str, Path]
 
     def __call__(self, word: str) -> str:
+        if word == _ALL_ADDRESSES:  # of the pod's network, which has one
+            return pod_address(self.pod)
         for mount, local in self.paths.items():
             if word == mount or word.startswith(f"{mount}/"):
                 word = f"{local}{word[len(mount) :]}"

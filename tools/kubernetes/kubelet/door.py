@@ -29,6 +29,9 @@ class ApiDoor:
         if answer.status_code != httpx.codes.CONFLICT:
             answer.raise_for_status()
 
+    def delete_node(self, node: str) -> None:
+        self._settle(self._client.delete(f"/api/v1/nodes/{node}"))
+
     def say_ready(self, node: str, port: int) -> None:
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -22,6 +24,7 @@ class PodWatch:
     def __init__(self, access: Access, node: str, changed: Callable[[Raw], None], gone: Callable[[str], None]) -> None:
         self._access, self._node, self._changed, self._gone = access, node, changed, gone
         self._known: set[str] = set()
+        self._answer: httpx.Response | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch-{node}", daemon=True)
 
@@ -29,8 +32,12 @@ class PodWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks only: the thread may sit in a read until the API server ends the watch, and holds nothing."""
+        """Returns when the thread has ended, and with it the connection, for which an API server that leaves would wait."""
         self._stopping.set()
+        if self._answer is not None:
+            with contextlib.suppress(OSError):  # it ended by itself in this moment
+                self._answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        self._thread.join()
 
     def _run(self) -> None:
         with self._access.client() as client:
@@ -52,9 +59,9 @@ class PodWatch:
 
     def _follow(self, client: httpx.Client, version: str) -> None:
         params = {**self._selector(), "watch": "true", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
-        with client.stream("GET", "/api/v1/pods", params=params) as answer:
-            answer.raise_for_status()
-            for line in answer.iter_lines():
+        with client.stream("GET", "/api/v1/pods", params=params) as self._answer:
+            self._answer.raise_for_status()
+            for line in self._answer.iter_lines():
                 if self._stopping.is_set() or not self._hear(json.loads(line)):
                     return
 

@@ -46,7 +46,7 @@ KEPT: Final = (
     FABRIC_DEVICES,
 )
 """Labels that rendering, the MIG machine and hand-off ask for."""
-CLOUDS: Final[Mapping[str, str]] = {"aws": "aws", "gce": "gcp", "azure": "azure"}
+CLOUDS: Final[Mapping[str, str]] = {"aws": "aws", "gce": "gcp", "azure": "azure", "sandbox": "sandbox"}
 LOST_TAINT: Final = "node.kubernetes.io/unreachable"
 KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 

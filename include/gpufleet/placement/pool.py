@@ -7,9 +7,10 @@ are worked out again (docs/placement.md, section 4).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.hardware import Link
@@ -90,9 +91,10 @@ class Pool:
         self._tables = list({id(book.table): book.table for book in self.books}.values())
         self._seen = len(ledger.touched)
         self._versions = [book.version for book in self.books]
-        self._phi: Floats | None = None
+        self._phi: Floats = np.full(64, np.nan)
+        """By state."""
         self._states: Ints | None = None
-        self._phi_seen = self._arrays_seen = self._states_seen = 0
+        self._arrays_seen = self._states_seen = 0
         self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
         self.link: Ints = np.array([LINK_RANK[b.node.link] for b in self.books], dtype=np.int64)
         self.steady: Ints = np.array([STEADY_RANK[b.node.capacity] for b in self.books], dtype=np.int64)
@@ -145,18 +147,27 @@ class Pool:
             self._domains[depth] = ids, list(groups.values()), firsts
         return self._domains[depth]
 
-    def phi(self) -> Floats:
-        """The potential of every node."""
-        if self._phi is None:
-            self._phi, rows = np.zeros(len(self.names)), set(range(len(self.names)))
-        else:
-            self.follow()
-            rows = set(self.changes[self._phi_seen :])
-        self._phi_seen = len(self.changes)
-        for row in rows:
-            book = self.books[row]
-            self._phi[row] = self.ledger.potential.phi(book.milli, *host_of(book))
-        return self._phi
+    def phi(self, row: int) -> float:
+        """The potential of one node; nodes of equal state share it."""
+        state = self.states.item(row)
+        self._phi = reaching(self._phi, state, np.nan)
+        found = self._phi.item(state)
+        return found if found == found else self._new_phi(state, row)
+
+    def phis(self, rows: Ints) -> Floats:
+        """Of many."""
+        states = self.states.take(rows)
+        self._phi = reaching(self._phi, int(states.max(initial=0)), np.nan)
+        found: Floats = self._phi.take(states)
+        for i in np.isnan(found).nonzero()[0].tolist():
+            found[i] = self._new_phi(states.item(i), rows.item(i))
+        return found
+
+    def _new_phi(self, state: int, row: int) -> float:
+        book = self.books[row]
+        found = self.ledger.potential.phi(book.milli, *host_of(book))
+        self._phi[state] = found
+        return found
 
     def by_domain(self, depth: int, values: Ints) -> Ints:
         """Sums of one value per row by domain."""
@@ -220,26 +231,30 @@ class Column:
             if len(rows) > FEW:
                 self._set(np.array(list(rows), dtype=np.int64))
             else:
-                for row in rows:
-                    self._values[row] = self._value(row)
+                self._set_few(rows)
         return self._values
 
-    def _value(self, row: int) -> int:
+    def _set_few(self, rows: Iterable[int]) -> None:
+        pool, one = self._pool, self._fill.one
         if not self._fill.by_state:
-            return self._fill.one(self._pool, row)
-        state = self._pool.states.item(row)
-        self._reach(state)
-        found = self._known.item(state)
-        if found == UNKNOWN:
-            found = self._known[state] = self._fill.one(self._pool, row)
-        return found
+            for row in rows:
+                self._values[row] = one(pool, row)
+            return
+        states = pool.states
+        for row in rows:
+            state = states.item(row)
+            self._known = reaching(self._known, state, UNKNOWN)
+            found = self._known.item(state)
+            if found == UNKNOWN:
+                found = self._known[state] = one(pool, row)
+            self._values[row] = found
 
     def _set(self, rows: Ints) -> None:
         if not self._fill.by_state:
             self._values[rows] = self._worked_out(rows)
             return
         states = self._pool.states.take(rows)
-        self._reach(int(states.max(initial=0)))
+        self._known = reaching(self._known, int(states.max(initial=0)), UNKNOWN)
         new = (self._known.take(states) == UNKNOWN).nonzero()[0]
         if len(new) > MANY:
             which, first = np.unique(states.take(new), return_index=True)
@@ -247,10 +262,6 @@ class Column:
         elif len(new):
             self._known[states.take(new)] = self._worked_out(rows.take(new))
         self._values[rows] = self._known.take(states)
-
-    def _reach(self, state: int) -> None:
-        if state >= len(self._known):
-            self._known = np.concatenate([self._known, np.full(state + len(self._known), UNKNOWN)])
 
     def _worked_out(self, rows: Ints) -> Ints | list[int]:
         if len(rows) > FEW:
@@ -260,6 +271,15 @@ class Column:
 
 UNKNOWN: Final = -1
 """No column has such a value."""
+
+T = TypeVar("T", bound=np.generic)
+
+
+def reaching(known: NDArray[T], state: int, unknown: float) -> NDArray[T]:
+    """The same array, or a longer one where it does not reach that state."""
+    if state < len(known):
+        return known
+    return np.concatenate([known, np.full(state + len(known), unknown, dtype=known.dtype)])
 
 
 def pool_of(ledger: Ledger, topology: Topology, names: Sequence[str]) -> Pool:

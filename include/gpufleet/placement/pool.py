@@ -83,7 +83,9 @@ class Pool:
         self.books = [ledger.books[name] for name in names]
         self._row = {book.number: row for row, book in enumerate(self.books)}
         self.changes: list[int] = []
-        """Rows that changed, in the order of the changes."""
+        """Rows that changed, in the order of the changes, ..."""
+        self.changed: Ints = np.full(len(names), -1)
+        """... and by row, how many had changed before it changed last."""
         self.columns: dict[object, Column] = {}
         self.facts: dict[object, Ints] = {}
         """What never changes about the rows, for whoever wants to remember it."""
@@ -93,8 +95,8 @@ class Pool:
         self._versions = [book.version for book in self.books]
         self._phi: Floats = np.full(64, np.nan)
         """By state."""
-        self._states: Ints | None = None
-        self._arrays_seen = self._states_seen = 0
+        self._states: Ints = np.zeros(len(names), dtype=np.int64)
+        self._arrays_seen, self._states_seen = 0, -1
         self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
         self.link: Ints = np.array([LINK_RANK[b.node.link] for b in self.books], dtype=np.int64)
         self.steady: Ints = np.array([STEADY_RANK[b.node.capacity] for b in self.books], dtype=np.int64)
@@ -113,6 +115,7 @@ class Pool:
         for row in rows:
             self._versions[row] = self.books[row].version
         self._seen = len(touched)
+        self.changed[list(rows)] = len(self.changes)
         self.changes.extend(rows)
 
     @property
@@ -128,13 +131,14 @@ class Pool:
     def states(self) -> Ints:
         """By row the state of its node."""
         self.follow()
-        rows: Iterable[int] = self.changes[self._states_seen :]
-        if self._states is None:
-            self._states, rows = np.zeros(len(self.names), dtype=np.int64), range(len(self.names))
+        if self._states_seen < len(self.changes):
+            self._number(self.changes[self._states_seen :] if self._states_seen >= 0 else range(len(self.names)))
+        return self._states
+
+    def _number(self, rows: Iterable[int]) -> None:
         self._states_seen = len(self.changes)
         for row in rows:
             self._states[row] = self.ledger.state(self.books[row])
-        return self._states
 
     def domains(self, depth: int) -> Domains:
         """The nodes by their domain at one depth of the topology."""
@@ -226,12 +230,11 @@ class Column:
     def read(self) -> Ints:
         changes = self._pool.changes
         if self._seen < len(changes):
-            rows = set(changes[self._seen :])
-            self._seen = len(changes)
-            if len(rows) > FEW:
-                self._set(np.array(list(rows), dtype=np.int64))
+            if len(changes) - self._seen > FEW:
+                self._set((self._pool.changed >= self._seen).nonzero()[0])
             else:
-                self._set_few(rows)
+                self._set_few(set(changes[self._seen :]))
+            self._seen = len(changes)
         return self._values
 
     def _set_few(self, rows: Iterable[int]) -> None:

@@ -1,11 +1,11 @@
 """Pages made of results: only what stands between markers changes, figures agree with results, nothing comes from elsewhere."""
 
-from __future__ from copy import deepcopy
-import annotations
+from __future__ import annotations
 
 import re
 import struct
 import zlib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 

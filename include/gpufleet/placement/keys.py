@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from gpufleet.model.hardware import Link
 from gpufleet.model.plan import Reason
 from gpufleet.model.workload import PodSet, Share, Slice, Whole
+from gpufleet.placement.column import FEW, Fill, one_by_one
 from gpufleet.placement.demand import best_spot, share_memory
 from gpufleet.placement.ledger import Ledger, NodeBook
-from gpufleet.placement.pool import FEW, Fill, Pool, host_of, one_by_one
+from gpufleet.placement.pool import Pool, host_of
 from gpufleet.placement.potential import Floats, Ints
 from gpufleet.units import MIB_PER_GIB
 
@@ -197,12 +198,18 @@ class _ShareKeys:
         now = pool.now
         free, spare = now.milli.take(rows, 0), now.spare_mib.take(rows, 0)
         left = np.maximum(free - self._milli, 0)
-        need = _known(pool, ("memory", self._demand, self._any_memory), self._memory).take(rows)
+        need = self._memories(pool, rows)
         total = now.total.take(rows) - self._milli
         phi = self._potential.after_share(free, left, hosts, now.free.take(rows), total)
         keys = _costs(phi - pool.phis(rows)[:, None]) << FINE_BITS
         keys += _fine(pool, rows, left, spare)
-        return np.where((free >= self._milli) & (spare >= need[:, None]), keys, UNFIT)
+        return np.where((free >= self._milli) & (spare >= need), keys, UNFIT)
+
+    def _memories(self, pool: Pool, rows: Ints) -> Ints | int:
+        """What the share takes of a card's memory, by row where they differ: nodes of one model are asked once."""
+        if pool.is_of_one_model:
+            return self._memory(pool.books[0])
+        return _known(pool, ("memory", self._demand, self._any_memory), self._memory).take(rows)[:, None]
 
 
 def _known(pool: Pool, key: object, of: Callable[[NodeBook], int]) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -13,7 +14,7 @@ from gpufleet.errors import Temporary
 from gpufleet.lifecycle.blame import root_cause
 from gpufleet.lifecycle.machine import AllOver, AllStarted, AllSucceeded, Disturbed, Event, NothingRuns, PodsFailed
 from gpufleet.model.hardware import Node, NodeState
-from gpufleet.services.advance import advance, operation_name
+from gpufleet.services.advance import advance_all, operation_name
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.meter import meter_nodes, meter_pods
 from gpufleet.services.progress import read_progress
@@ -75,16 +76,39 @@ def _record(connection: Connection, fleet: Fleet, seen: Observation, said: Peaks
     pods: Seen = defaultdict(list)
     for pod in seen.pods:
         pods[pod.job, pod.attempt].append(pod)
-    meter_pods(connection, pods, seen.cluster_time, now)
-    nodes = {n.name: n for n in seen.nodes}
-    for attempt in jobs.live_attempts(connection):
-        if attempt.cluster == seen.cluster:
-            own = pods.get((attempt.job, attempt.number), [])
-            peak = _peak(attempt, own, said.get((attempt.job, attempt.number)), seen.at)
-            memory.note(connection, attempt.job, attempt.number, peak, now)
-            event = _event(connection, fleet, attempt, own, nodes, seen)
-            if event is not None:
-                advance(connection, fleet, attempt.job, event, now)
+    meter_pods(connection, pods, now)
+    live = [a for a in jobs.live_attempts(connection) if a.cluster == seen.cluster]
+    look = _Look(
+        seen, pods, {n.name: n for n in seen.nodes}, places.live_places(connection), _launches(connection, live, pods)
+    )
+    peaks = {(a.job, a.number): _peak(a, look.pods_of(a), said.get((a.job, a.number)), seen.at) for a in live}
+    memory.note_all(connection, peaks, now)
+    found = {a.job: event for a in live if (event := _event(connection, fleet, a, look)) is not None}
+    advance_all(connection, fleet, found, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a cluster, with what was to be seen there."""
+
+    seen: Observation
+    pods: Seen
+    nodes: dict[str, Node]
+    held: places.Pods
+    launches: dict[str, str]
+    """State of each launch that may matter, by its name."""
+
+    def pods_of(self, attempt: AttemptRow) -> list[PodSeen]:
+        return self.pods.get((attempt.job, attempt.number), [])
+
+    def launch_of(self, attempt: AttemptRow) -> str | None:
+        return self.launches.get(operation_name("launch", attempt.job, attempt.number))
+
+
+def _launches(connection: Connection, live: list[AttemptRow], pods: Seen) -> dict[str, str]:
+    """Of attempts without pods, and of stopping ones."""
+    asked = [a for a in live if a.state == "stopping" or (a.job, a.number) not in pods]
+    return operations.states_of(connection, [operation_name("launch", a.job, a.number) for a in asked])
 
 
 def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: datetime) -> memory.Peak:
@@ -99,39 +123,31 @@ def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: dateti
     )
 
 
-def _event(
-    connection: Connection,
-    fleet: Fleet,
-    attempt: AttemptRow,
-    pods: list[PodSeen],
-    nodes: dict[str, Node],
-    seen: Observation,
-) -> Event | None:
+def _event(connection: Connection, fleet: Fleet, attempt: AttemptRow, look: _Look) -> Event | None:
     """What this look says of one attempt, the most telling thing first."""
-    wanted = places.places_of(connection, attempt.job, attempt.number)
+    wanted, pods = look.held.get((attempt.job, attempt.number), ()), look.pods_of(attempt)
     if len(pods) >= len(wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
         return AllSucceeded()
     if attempt.state == "stopping":
-        return _over(connection, attempt, pods)
-    if leaving := _leaving(connection, attempt, [p.node for p in wanted], nodes):
+        return _over(attempt, pods, look)
+    if leaving := _leaving(connection, attempt, [p.node for p in wanted], look.nodes):
         return Disturbed(leaving)
     if not pods:
-        return _missing(connection, attempt, seen)
+        return _missing(connection, attempt, look)
     failed = tuple((p.rank, p.exit_code, p.reason) for p in pods if p.phase in (Phase.FAILED, Phase.LOST))
     if failed:
         why, own = root_cause(failed)
         return PodsFailed(why) if own else Disturbed(why)
     if attempt.state == "starting":
-        return _started(fleet, attempt, pods, len(wanted), seen.at)
+        return _started(fleet, attempt, pods, len(wanted), look.seen.at)
     return None
 
 
-def _over(connection: Connection, attempt: AttemptRow, pods: list[PodSeen]) -> Event | None:
+def _over(attempt: AttemptRow, pods: list[PodSeen], look: _Look) -> Event | None:
     """A stopping attempt is over when its pods have ended and no launch of it can still begin."""
     if any(not p.phase.is_over for p in pods):
         return None
-    launch = operations.state_of(connection, operation_name("launch", attempt.job, attempt.number))
-    return None if launch in operations.OPEN else AllOver()
+    return None if look.launch_of(attempt) in operations.OPEN else AllOver()
 
 
 def _leaving(connection: Connection, attempt: AttemptRow, names: list[str], nodes: dict[str, Node]) -> str | None:
@@ -152,15 +168,14 @@ def _remember_interruption(connection: Connection, attempt: AttemptRow, node: st
         jobs.change_attempt(connection, attempt.job, attempt.number, interruption=notice.id)
 
 
-def _missing(connection: Connection, attempt: AttemptRow, seen: Observation) -> Event | None:
+def _missing(connection: Connection, attempt: AttemptRow, look: _Look) -> Event | None:
     """No pods: nothing yet if the launch is open, else believed only when seen twice."""
-    launch = operations.state_of(connection, operation_name("launch", attempt.job, attempt.number))
-    if launch != "done":
+    if look.launch_of(attempt) != "done":
         return None
     if attempt.missing_since is None:
-        jobs.change_attempt(connection, attempt.job, attempt.number, missing_since=seen.at)
+        jobs.change_attempt(connection, attempt.job, attempt.number, missing_since=look.seen.at)
         return None
-    if seen.at - attempt.missing_since < MISSING_GRACE:
+    if look.seen.at - attempt.missing_since < MISSING_GRACE:
         return None
     return NothingRuns("its pods vanished")
 

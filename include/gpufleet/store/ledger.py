@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.store import schema as t
+from gpufleet.store.chunks import chunks
 
 
 def add_usage(
     connection: Connection, *, id: str, at: datetime, event: str, node: str, recorded_at: datetime, **rest: Any
 ) -> bool:
     """Write an event once; the same id again is the same event. True when it was new."""
-    if connection.execute(select(t.usage_event.c.id).where(t.usage_event.c.id == id)).first():
-        return False
-    facts = rest.pop("facts", {})
-    connection.execute(
-        insert(t.usage_event).values(id=id, at=at, event=event, node=node, recorded_at=recorded_at, facts=facts, **rest)
-    )
-    return True
+    return add_usages(connection, [{"id": id, "at": at, "event": event, "node": node, **rest}], recorded_at) == 1
+
+
+NOBODY: Final[dict[str, Any]] = {"job": None, "attempt": None, "gpu": None, "team": None, "project": None, "facts": {}}
+"""Columns that only some events fill."""
+
+
+def add_usages(connection: Connection, events: Sequence[dict[str, Any]], recorded_at: datetime) -> int:
+    """Write those that are new; returns how many were. Of each at least `id`, `at`, `event` and `node`."""
+    u = t.usage_event
+    known = {
+        id
+        for some in chunks(e["id"] for e in events)
+        for id in connection.execute(select(u.c.id).where(u.c.id.in_(some))).scalars()
+    }
+    new = [NOBODY | e | {"recorded_at": recorded_at} for e in events if e["id"] not in known]
+    if new:
+        connection.execute(insert(u), new)
+    return len(new)
 
 
 def usage_until(connection: Connection, until: datetime) -> tuple[Row[Any], ...]:

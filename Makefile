@@ -8,10 +8,10 @@ UV := $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-bench demo up test ci check lint types layers fast bench bench-pages bench-speed test-long clean
+.PHONY: help setup setup-dev setup-bench demo up test ci check lint types layers fast bench bench-pages bench-speed test-long plane test-kubernetes clean
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (python3.11 on PATH, or make PYTHON=/path/to/python3.11)"; exit 1; }
@@ -42,22 +42,32 @@ setup: $(VENV)/.runtime ## .venv from the committed lock, with gpufleet in .venv
 setup-dev: $(VENV)/.dev ## setup, plus what the tests need
 setup-bench: $(VENV)/.bench ## setup, plus what draws the benchmarks' charts
 
-demo: setup ## The embedded fleet and its main story; EXIT=1 ends by itself, status 0 only if every step held
-	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit)
+ON_CLUSTER = $(if $(CLUSTER),--cluster $(CLUSTER))
+NEEDS_PLANE = $(if $(filter kubernetes,$(CLUSTER)),plane)
 
-up: setup ## The embedded fleet without the story
-	@$(BIN)/python -m tools.demo up
+demo: setup $(NEEDS_PLANE) ## The embedded fleet and its main story; EXIT=1 ends by itself; CLUSTER=kubernetes on a real API
+	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit) $(ON_CLUSTER)
+
+up: setup $(NEEDS_PLANE) ## The embedded fleet without the story
+	@$(BIN)/python -m tools.demo up $(ON_CLUSTER)
 
 test: setup-dev ## Every test that needs only Python and the registries, and one whole demo
-	@$(PYTEST) tests -m "not airflow and not browser and not demo and not long"
+	@$(PYTEST) tests -m "not airflow and not browser and not demo and not long and not kubernetes"
 	@$(PYTEST) tests -m demo
 
-ci: test ## What .ci/run calls: test first, then lint, types, layers, quick benchmarks, a real browser, a running Airflow
+ci: test ## What .ci/run calls: test, lint, types, layers, quick benchmarks, a browser, a running Airflow, a real Kubernetes
 	@$(MAKE) --no-print-directory lint types layers
 	@$(MAKE) --no-print-directory bench QUICK=1
 	@tools/chromium.sh
 	@$(PYTEST) tests -m browser
 	@$(PYTEST) tests -m airflow
+	@$(MAKE) --no-print-directory test-kubernetes
+
+plane: setup ## Build the Kubernetes control plane of the tests with Go, once (ten minutes; docs/kubernetes-tests.md)
+	@$(BIN)/python -m tools.kubernetes.build
+
+test-kubernetes: setup-dev plane ## Everything that needs a real Kubernetes API
+	@$(PYTEST) tests -m kubernetes
 
 check: setup-dev lint types layers fast ## Lint, types, layers, fast tests
 

@@ -1,4 +1,4 @@
-"""Real parts for everyone: both databases, and a fleet on a sandbox."""
+"""Real parts for everyone: both databases, and a Kubernetes control plane."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from gpufleet.store.database import Database
 from gpufleet.store.migrate import migrate
+
+if TYPE_CHECKING:
+    from tools.kubernetes.plane import ControlPlane
 
 _numbers = itertools.count()
 
@@ -60,3 +64,16 @@ def database(database_url: str) -> Iterator[Database]:
     found = Database(database_url)
     yield found
     found.dispose()
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """One for the session, started when first asked for (seconds). Tests share it; it must have been built before."""
+    from tools.kubernetes.plane import ControlPlane
+
+    home = Path(tempfile.mkdtemp(prefix="gpufleet-plane-"))
+    try:
+        with ControlPlane(home) as plane:
+            yield plane
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

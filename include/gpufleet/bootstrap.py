@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpufleet.clock import SystemClock
 from gpufleet.clouds.base import Cloud
@@ -12,14 +13,20 @@ from gpufleet.clusters.base import Cluster
 from gpufleet.services.fleet import Fleet
 from gpufleet.settings import (
     Settings,
-    World,
     buying_policy,
     home_from,
     load_settings,
     recovery_policy,
     scheduling_policy,
 )
+from gpufleet.settings.worlds import KubernetesWorld, SandboxWorld
 from gpufleet.store.database import BUSY_SECONDS, Database
+
+if TYPE_CHECKING:
+    from gpufleet.clusters.kubernetes.access import Access
+    from gpufleet.clusters.kubernetes.api import Api
+    from gpufleet.clusters.kubernetes.config import PodConfig
+    from gpufleet.clusters.kubernetes.labels import SeeingConfig
 
 
 def fleet_from(
@@ -36,7 +43,7 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS) -> Fleet:
         id=file.fleet,
         home=settings.home,
         database=Database(settings.database_url, patience=patience),
-        clusters={w.name: _cluster(w, settings.home) for w in file.clusters},
+        clusters={w.name: _cluster(w, settings) for w in file.clusters},
         clouds={w.name: _cloud(w, settings.home) for w in file.clouds},
         clock=SystemClock(),
         checkpoints_url=settings.checkpoints_url,
@@ -70,13 +77,63 @@ def _portal_url(home: Path, configured: str) -> str:
     return written.read_text().strip()
 
 
-def _cluster(world: World, home: Path) -> Cluster:
+def _cluster(world: SandboxWorld | KubernetesWorld, settings: Settings) -> Cluster:
+    if isinstance(world, KubernetesWorld):
+        return _kubernetes(world, settings)
     from gpufleet.clusters.sandbox import SandboxCluster
 
-    return SandboxCluster(home, world.name)
+    return SandboxCluster(settings.home, world.name)
 
 
-def _cloud(world: World, home: Path) -> Cloud:
+def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
+    """Nothing is read or opened before the cluster is used: a mistake in one must not stop the others."""
+    from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
+
+    return KubernetesCluster(
+        world.name,
+        settings.file.fleet,
+        _access(world, settings),
+        settings.home,
+        pods=pod_config(world),
+        seeing=seeing_of(world),
+        stale_after=settings.file.recovery.observation_stale_after,
+    )
+
+
+def kubernetes_api(world: KubernetesWorld, settings: Settings) -> Api:
+    """The client alone, for a look at the cluster."""
+    from gpufleet.clusters.kubernetes.api import Api
+
+    return Api(world.name, _access(world, settings))
+
+
+def _access(world: KubernetesWorld, settings: Settings) -> Callable[[], Access]:
+    from gpufleet.clusters.kubernetes.access import access_from
+
+    file = str(settings.home / world.kubeconfig) if world.kubeconfig else ""
+    return lambda: access_from(file, world.context)
+
+
+def pod_config(world: KubernetesWorld) -> PodConfig:
+    from gpufleet.clusters.kubernetes.config import DraConfig, PodConfig
+
+    told = world.pods.model_dump(exclude={"dra"})
+    dra = DraConfig(**world.pods.dra.model_dump(exclude_none=True))
+    return PodConfig(**told, dra=dra, rendezvous_key=os.environ.get("GPUFLEET_RENDEZVOUS_KEY", ""))
+
+
+def seeing_of(world: KubernetesWorld) -> SeeingConfig:
+    from gpufleet.clusters.kubernetes.labels import seeing_config
+
+    return seeing_config(
+        levels=tuple((level.name, level.labels) for level in world.levels),
+        models=world.models,
+        tolerated=(*world.tolerated, *world.pods.taints),
+        remake_mig=world.remake_mig,
+    )
+
+
+def _cloud(world: SandboxWorld, home: Path) -> Cloud:
     from gpufleet.clouds.sandbox import SandboxCloud
 
     return SandboxCloud(home, world.name)

@@ -8,7 +8,13 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
-LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-bench.txt", "tools/uv.txt")
+LOCKS = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements-bench.txt",
+    "tools/uv.txt",
+    "tools/kubernetes/go.txt",
+)
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)(?:\[[^]]*\])?==([^ ;\\]+)", re.IGNORECASE)
 
 

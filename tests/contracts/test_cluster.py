@@ -14,13 +14,23 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 import pytest
+from tests.planes import IMAGE
 from tests.sandboxes import eventually, running_sandbox
+from tools.kubernetes.applying import apply
+from tools.kubernetes.nodes import GpuNode
+from tools.kubernetes.plane import ControlPlane, Options
 
 from gpufleet.clusters.base import Cluster, GangSpec, Phase, PodSeen, PodSpec
+from gpufleet.clusters.kubernetes.access import access_from
+from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
+from gpufleet.clusters.kubernetes.config import PodConfig
+from gpufleet.clusters.kubernetes.rendering.priorities import priority_classes
+from gpufleet.clusters.kubernetes.rendering.tenancy import team_objects
 from gpufleet.clusters.sandbox import SandboxCluster
 from gpufleet.errors import NotFound, Refused, Temporary
-from gpufleet.model.hardware import Exactness, MigInstance, Node, NodeState
+from gpufleet.model.hardware import Exactness, MigInstance, MigRemake, Node, NodeState
 from gpufleet.model.snapshot import PodPlace
+from gpufleet.model.tenancy import Team
 from gpufleet.model.workload import Container
 
 GRACE = timedelta(seconds=1)
@@ -83,10 +93,53 @@ class _Sandbox:
         return Container(("sh", "-c", f"echo one; echo two; exit {code}"))
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[ClusterKind]]] = {"sandbox": _Sandbox.open}
+class _Kubernetes:
+    """A real API server of this suite alone; its one node is played by the process kubelet."""
+
+    node = "node-0"
+    team = Team("team-a", "team-a", (), namespace="team-a")
+
+    def __init__(self, plane: ControlPlane, home: Path) -> None:
+        self.cluster: Cluster = self._reached_by(str(plane.kubeconfig), home)
+        nowhere = home / "nowhere.kubeconfig"
+        nowhere.write_text(plane.kubeconfig.read_text().replace(plane.url, "https://127.0.0.1:9"))
+        self.unreachable: Cluster = self._reached_by(str(nowhere), home)
+
+    @staticmethod
+    def _reached_by(kubeconfig: str, home: Path) -> KubernetesCluster:
+        pods = PodConfig(image=IMAGE)
+        return KubernetesCluster("kubernetes", "test", lambda: access_from(kubeconfig), home, pods=pods)
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Path) -> Iterator[ClusterKind]:
+        zones = {"topology.kubernetes.io/zone": "z"}
+        with (
+            ControlPlane(home / "plane", Options(kwok=False)) as plane,
+            plane.kubelet(home / "kubelet", [GpuNode(cls.node, labels=zones).raw()]),
+            plane.client() as client,
+        ):
+            kind = cls(plane, home)
+            nodes = kind.cluster.observe().nodes
+            apply(client, [*priority_classes("test"), *team_objects("test", cls.team, (), nodes, PodConfig())])
+            try:
+                yield kind
+            finally:
+                for cluster in (kind.cluster, kind.unreachable):
+                    cluster.close()
+
+    runs, is_deaf, ends = _Sandbox.runs, _Sandbox.is_deaf, _Sandbox.ends
 
 
-@pytest.fixture(scope="module", params=KINDS)
+KINDS: dict[str, Callable[[Path], AbstractContextManager[ClusterKind]]] = {
+    "sandbox": _Sandbox.open,
+    "kubernetes": _Kubernetes.open,
+}
+
+
+@pytest.fixture(
+    scope="module", params=["sandbox", pytest.param("kubernetes", marks=pytest.mark.kubernetes)], ids=lambda name: name
+)
 def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterKind]:
     with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as kind:
         yield kind
@@ -251,6 +304,10 @@ class TestRepartition:
     SMALL, LARGE = MigInstance(0, "1g.10gb"), MigInstance(4, "3g.40gb")
 
     def test_done_already_is_done(self, kind: ClusterKind) -> None:
+        if node_of(kind).mig is MigRemake.NEVER:  # what cannot be remade while it serves is refused, and nothing else
+            with pytest.raises(Refused):
+                kind.cluster.repartition(kind.node, 3, destroy=(), create=(self.SMALL, self.LARGE))
+            return
         for _ in range(2):
             kind.cluster.repartition(kind.node, 3, destroy=(), create=(self.SMALL, self.LARGE))
             assert self.layout(kind) == (self.SMALL, self.LARGE)

@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument(
         "--exit", action="store_true", help="end by itself after the story; status 0 only if every step held"
     )
+    parser.add_argument("--cluster", choices=["sandbox", "kubernetes"], default="sandbox", help="what runs the pods")
     parser.add_argument("--home", type=Path, help="the fleet's folder; default: .demo/up or .demo/demo in the project")
     parser.add_argument("--html", type=Path, help="also keep what was told as a page")
     given = parser.parse_args()
@@ -26,9 +27,10 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _interrupt(stop))
     tell = Teller()
-    home = (given.home or PROJECT / ".demo" / given.what).resolve()
+    folder = given.what if given.cluster == "sandbox" else f"{given.what}-{given.cluster}"
+    home = (given.home or PROJECT / ".demo" / folder).resolve()
     try:
-        embedded = bring_up(home, PROJECT / "config" / "demo", fresh=given.what == "demo", tell=tell.say)
+        embedded = bring_up(home, PROJECT / "config" / "demo", given.cluster, fresh=given.what == "demo", tell=tell.say)
     except (SystemExit, KeyboardInterrupt) as e:
         tell.broke(str(e) or "interrupted")
         return 1

@@ -33,9 +33,15 @@ class Story:
 
     def __post_init__(self) -> None:
         self.fleet = fleet_from(self.embedded.environment)
+        (self.cluster,) = self.fleet.clusters.values()
         self.sandbox = Connection(self.embedded.home)
         url = self.embedded.url
         self.ada, self.lin, self.admin = (AirflowApi(url, who) for who in ("ada", "lin", "admin"))
+
+    @property
+    def is_sandbox(self) -> bool:
+        """Whether the sandbox also runs the pods; its cloud is there in any case."""
+        return self.embedded.kind == "sandbox"
 
     def holds(self, question: Callable[[], bool], seconds: float, sentence: str) -> None:
         if not wait_until(question, seconds):

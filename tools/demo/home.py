@@ -24,15 +24,16 @@ class Ports:
     trigger_logs: int
 
 
-def lay_out(home: Path, config: Path, *, fresh: bool) -> None:
-    """Copy the config into the home; `fresh` begins from nothing."""
+def lay_out(home: Path, config: Path, kind: str, *, fresh: bool) -> None:
+    """Copy the config for a cluster of that kind into the home; `fresh` begins from nothing."""
     if fresh and home.exists():
         shutil.rmtree(home)
     for folder in (home, home / "logs", home / "airflow", home / "bin"):
         folder.mkdir(parents=True, exist_ok=True)
     for name in ("fleet.yaml", "teams.yaml", "rates.yaml", "world.yaml"):
         if fresh or not (home / name).exists():
-            shutil.copyfile(config / name, home / name)
+            own = config / kind / name
+            shutil.copyfile(own if own.exists() else config / name, home / name)
     _write_airflow(home)
     passwords = home / "airflow" / "passwords.json"
     passwords.write_text(json.dumps({user: user for user in USERS}))
@@ -47,6 +48,7 @@ def environment(home: Path, ports: Ports) -> dict[str, str]:
         **kept,
         "PATH": os.pathsep.join((str(home / "bin"), bin_, kept.get("PATH", ""))),
         "GPUFLEET_HOME": str(home),
+        "GPUFLEET_RENDEZVOUS_KEY": _secret(home, "rendezvous"),
         **airflow_settings(home, ports),
     }
 

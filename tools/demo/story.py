@@ -24,6 +24,8 @@ STEP_SECONDS = 0.03
 TRAIN = f"python -m gpufleet.training.examples.digits --steps {STEPS} --seed 7 --step-seconds {STEP_SECONDS}"
 PROBE = "python -m gpufleet.training.examples.digits --steps 100000 --seed 1 --step-seconds 0.05"
 SERVE = "python -m gpufleet.training.examples.serve --memory-mib 7168"
+IN_A_POD = " --host 0.0.0.0"
+"""A pod of Kubernetes has an address of its own."""
 
 
 def play(embedded: Embedded, tell: Teller) -> None:
@@ -31,7 +33,8 @@ def play(embedded: Embedded, tell: Teller) -> None:
     story = Story(embedded, tell)
     story.holds(lambda: {"gpu_job", "chargeback_nightly"} <= set(story.admin.dag_ids()), 60, "the DAGs are in Airflow")
     reference = _reference_run(embedded.home)
-    to_midnight(story)  # the story gets a finance day of its own
+    if story.is_sandbox:
+        to_midnight(story)  # the story gets a finance day of its own
     train(story)
     serve(story)
     reclaim_with_purchase(story)
@@ -68,9 +71,9 @@ def _trigger(story: Story, who: AirflowApi, name: str, conf: dict[str, Any], *, 
 
 
 def _running(story: Story, name: str) -> list[Any]:
-    """Pods of a job that run now, as the sandbox sees them."""
+    """Pods of a job that run now, as the cluster sees them."""
     ids = {j["job"] for j in jobs_view(story.fleet) if j["name"] == name}
-    pods = story.fleet.clusters["sandbox"].observe().pods if ids else ()
+    pods = story.cluster.observe().pods if ids else ()
     return [p for p in pods if p.job in ids and p.phase.value == "running"]
 
 
@@ -97,8 +100,9 @@ def _leaf(story: Story, node: str) -> str:
 def serve(story: Story) -> None:
     tell = story.tell
     tell.act("2", "lin (team language) triggers three inference replicas that say they need 9 GiB each")
+    command = SERVE if story.is_sandbox else SERVE + IN_A_POD
     conf = {
-        "team": "language", "project": "search", "command": SERVE, "kind": "inference", "pods": 3, "memory_gib": 9,
+        "team": "language", "project": "search", "command": command, "kind": "inference", "pods": 3, "memory_gib": 9,
         "capacity": ["reserved"], "preemptible": False, "priority": 100,
     }  # fmt: skip
     _trigger(story, story.lin, "search-replicas", conf, processes=3)
@@ -107,7 +111,8 @@ def serve(story: Story) -> None:
     tell.say(f"started {story.started[-1]:.1f} s after the trigger on {told}")
     if len(places) != 3 or any(s["profile"] != "1g.10gb" for _, s in places):
         raise StoryBroke(f"three slices of 1g.10gb were expected, got {told}")
-    tell.held("three MIG slices at legal starts (the sandbox refuses any other)")
+    how = "at legal starts (the sandbox refuses any other)" if story.is_sandbox else "of the node's device plugin"
+    tell.held(f"three MIG slices {how}")
     story.holds(
         lambda: all(_answers(p.address) for p in _running(story, "search-replicas")), 30, "every replica answers"
     )
@@ -206,9 +211,7 @@ def finish(story: Story, reference: subprocess.Popen[str]) -> None:
         raise StoryBroke(f"the training {story.state('train-digits')}: {story.job('train-digits')['detail']}")
     run = story.runs["train-digits"]
     story.holds(lambda: story.ada.run_state("gpu_job", run) == "success", 60, "Airflow's run succeeds")
-    ours = _digest(
-        story.fleet.clusters["sandbox"].logs(story.job("train-digits")["job"], _attempt(story, "train-digits"), 0)
-    )
+    ours = _digest(story.cluster.logs(story.job("train-digits")["job"], _attempt(story, "train-digits"), 0))
     theirs = _digest(reference.communicate(timeout=120)[0])
     tell.say(
         f"weights: {ours[:16]}... after {_attempt(story, 'train-digits')} attempts, {theirs[:16]}... uninterrupted"

@@ -22,11 +22,13 @@ class Embedded:
     environment: dict[str, str]
     supervisor: Supervisor
     url: str
+    kind: str
+    """Of its cluster: `sandbox` or `kubernetes`."""
 
     def stop(self) -> None:
         self.supervisor.stop()
         end(strays(self.home))
-        for name in ("sandbox.json", "portal.url"):
+        for name in ("sandbox.json", "portal.url", "kubernetes/kubeconfig"):
             (self.home / name).unlink(missing_ok=True)
 
 
@@ -36,14 +38,16 @@ def choose_ports(tell: Callable[[str], None]) -> Ports:
     return Ports(airflow, worker, ports.choose(worker + 1, "the triggerer's logs", tell))
 
 
-def bring_up(home: Path, config: Path, *, fresh: bool, tell: Callable[[str], None] = print) -> Embedded:
+def bring_up(
+    home: Path, config: Path, kind: str = "sandbox", *, fresh: bool, tell: Callable[[str], None] = print
+) -> Embedded:
     """Start everything and wait until it answers; raises SystemExit that names the log to read."""
-    lay_out(home, config, fresh=fresh)
+    lay_out(home, config, kind, fresh=fresh)
     chosen = choose_ports(tell)
     env = environment(home, chosen)
     url = f"http://127.0.0.1:{chosen.airflow}"
     supervisor = Supervisor(tell)
-    embedded = Embedded(home, env, supervisor, url)
+    embedded = Embedded(home, env, supervisor, url, kind)
     (home / "portal.url").write_text(f"{url}/gpufleet/\n")
     try:
         _start(embedded, tell)
@@ -62,6 +66,8 @@ def _start(embedded: Embedded, tell: Callable[[str], None]) -> None:
     _set_up_database(embedded)
     if not wait_until((home / "sandbox.json").exists, 30):
         raise SystemExit(f"the sandbox did not start; see {home / 'logs' / 'sandbox.log'}")
+    if embedded.kind == "kubernetes":
+        _start_kubernetes(embedded, tell)
     supervisor.add(
         _child(embedded, "controller", [PYTHON, "-m", "gpufleet", "controller", "--every", "0.5"], signal.SIGTERM)
     )
@@ -70,6 +76,16 @@ def _start(embedded: Embedded, tell: Callable[[str], None]) -> None:
         raise SystemExit(f"Airflow did not come up in two minutes; see {home / 'logs' / 'airflow.log'}")
     tell(f"Airflow is up at {embedded.url}")
     supervisor.watch(lambda name: _child(embedded, name, ["airflow", name], signal.SIGTERM))
+
+
+def _start_kubernetes(embedded: Embedded, tell: Callable[[str], None]) -> None:
+    command = [PYTHON, "-m", "tools.demo.kubernetes", str(embedded.home)]
+    child = _child(embedded, "kubernetes", command, signal.SIGTERM)
+    embedded.supervisor.add(child)
+    there = embedded.home / "kubernetes" / "kubeconfig"
+    if not wait_until(lambda: there.exists() or not child.is_up, 90) or not child.is_up:
+        raise SystemExit(f"Kubernetes did not start; see {embedded.home / 'logs' / 'kubernetes.log'}")
+    tell(f"Kubernetes is up: KUBECONFIG={there}")
 
 
 def _child(embedded: Embedded, name: str, command: list[str], stop_with: int) -> Child:

@@ -10,7 +10,7 @@ from typing import Protocol
 from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.hardware import MigInstance, Node
 from gpufleet.model.snapshot import PodPlace
-from gpufleet.model.workload import Container
+from gpufleet.model.workload import Container, Kind
 
 
 class Phase(StrEnum):
@@ -53,6 +53,7 @@ class GangSpec:
     pods: tuple[PodSpec, ...]
     grace: timedelta
     """Between the request to stop (SIGTERM) and SIGKILL."""
+    kind: Kind = Kind.TRAINING
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class PodSeen:
     devices: tuple[int, ...] = ()
     exit_code: int | None = None
     reason: str = ""
-    """Why it is not running, in the cluster's words: `evicted`, `node-lost`, `memory`, `start`."""
+    """Why it ended: `evicted`, `node-lost`, `memory` (of the GPU), `host-memory`, `start`. Of a pending one: what it
+    waits for, in the cluster's own words."""
     bound_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None

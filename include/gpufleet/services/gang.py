@@ -44,6 +44,7 @@ def _gang(fleet: Fleet, job: Job, attempt: int, held: tuple[PodPlace, ...], spac
         namespace=spaces.get(job.team) or job.team,
         pods=tuple(_pod(fleet, job, attempt, place) for place in held),
         grace=job.checkpoint.grace,
+        kind=job.kind,
     )
 
 

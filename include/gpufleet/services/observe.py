@@ -185,6 +185,8 @@ def _started(fleet: Fleet, attempt: AttemptRow, pods: list[PodSeen], wanted: int
     if len(up) == wanted:
         return AllStarted()
     if at - attempt.decided_at > fleet.recovery.start_timeout:
-        late = tuple(sorted({p.node for p in pods if p.phase is Phase.PENDING}))
-        return Disturbed(f"not all pods ran after {fleet.recovery.start_timeout.total_seconds():g} s", late)
+        late = [p for p in pods if p.phase is Phase.PENDING]
+        told = next((f": rank {p.rank} waits ({p.reason})" for p in late if p.reason), "")
+        waited = fleet.recovery.start_timeout.total_seconds()
+        return Disturbed(f"not all pods ran after {waited:g} s{told}", tuple(sorted({p.node for p in late})))
     return None

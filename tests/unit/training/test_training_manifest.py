@@ -96,6 +96,13 @@ def test_no_damage_makes_parsing_raise_anything_but_a_value_error_that_names_the
     check()
 
 
+def test_a_number_alone_is_a_request_to_save_and_an_empty_file_is_none() -> None:
+    assert files.parse_control(b"3\n", "control") == Control(save=3)
+    for nothing in (b"", b"-1", b"9" * 5000, b"three"):
+        with pytest.raises(ValueError, match="control"):
+            files.parse_control(nothing, "control")
+
+
 @quick
 @given(manifests, some.data())
 def test_any_changed_byte_of_a_manifest_is_detected(manifest: Manifest, data: some.DataObject) -> None:

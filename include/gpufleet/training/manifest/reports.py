@@ -11,6 +11,8 @@ from gpufleet.training.manifest.fields import VERSION, Fields, dump_object, inst
 from gpufleet.training.manifest.paths import SaveRef
 
 Metric = float | str | None
+_LONGEST_NUMBER = 18
+"""Digits of a number alone in a control file."""
 
 
 class State(StrEnum):
@@ -161,6 +163,9 @@ def dump_control(control: Control) -> bytes:
 
 
 def parse_control(data: bytes, where: str) -> Control:
+    """A number alone is the number of a request: a cluster that can only show an annotation as a file shows that."""
+    if (number := data.strip()).isdigit() and len(number) <= _LONGEST_NUMBER:
+        return Control(save=int(number))
     fields = Fields.parse(data, where)
     return Control(save=fields.whole("save"), by=fields.instant_or_none("by"))
 

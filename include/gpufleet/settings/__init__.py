@@ -2,6 +2,8 @@
 
 `GPUFLEET_HOME` is the folder of one fleet: its config files, its SQLite database unless `GPUFLEET_DATABASE_URL` names
 another, its sandbox. There is no default home and no default world: both are always asked for.
+
+Belongs here: what the files of a home may say. Never here: what follows from it, or a class of another room.
 """
 
 from __future__ import annotations
@@ -14,41 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from gpufleet.errors import Invalid
 from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
-from gpufleet.units import LONGEST, GpuAmount, duration
+from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict
+from gpufleet.units import GpuAmount
 
 M = TypeVar("M", bound=BaseModel)
-
-
-def _read_duration(value: Any) -> Any:
-    """pydantic names the key only of a ValueError."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return duration(value)
-    except Invalid as e:
-        raise ValueError(str(e).rstrip(".")) from None
-
-
-Duration = Annotated[timedelta, BeforeValidator(_read_duration), Field(ge=timedelta(0), le=LONGEST)]
-
-
-class Strict(BaseModel):
-    """Nothing unknown, nothing changed after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class World(Strict):
-    """A cluster or a cloud: its name, and which kind it is."""
-
-    name: str
-    kind: Literal["sandbox"]
 
 
 class Checkpoints(Strict):
@@ -87,8 +64,8 @@ class FleetFile(Strict):
 
     version: Literal[1]
     fleet: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
-    clusters: tuple[World, ...]
-    clouds: tuple[World, ...] = ()
+    clusters: tuple[ClusterWorld, ...]
+    clouds: tuple[SandboxWorld, ...] = ()
     checkpoints: Checkpoints = Checkpoints()
     scheduling: Scheduling = Scheduling()
     buying: Buying = Buying()
@@ -114,8 +91,8 @@ ROOT = "root"
 class QueueEntry(Strict):
     name: str
     parent: str = ROOT
-    deserved: Amounts = {}
-    limit: Amounts = {}
+    deserved: Amounts = Field(default={})
+    limit: Amounts = Field(default={})
     weight: float = Field(default=1.0, ge=0, le=1_000_000, allow_inf_nan=False)
     min_runtime: Duration = timedelta(0)
 
@@ -256,11 +233,16 @@ def _load(path: Path, kind: type[M]) -> M:
         return kind.model_validate(_yaml(path))
     except ValidationError as e:
         first = e.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = _key(first["loc"], without_kind=first["type"].startswith("union_tag"))
         what = (
             "is not a known key" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
         )
         raise Invalid(f"{path}: {key + ': ' if key else ''}{what}.") from None
+
+
+def _key(loc: tuple[int | str, ...], *, without_kind: bool) -> str:
+    """As a person finds it in the file: pydantic also names the kind of world whose keys were tried."""
+    return ".".join(str(part) for part in (*(p for p in loc if p not in KINDS), *(["kind"] if without_kind else [])))
 
 
 def _amounts(amounts: Amounts) -> tuple[tuple[str, GpuAmount], ...]:

@@ -1,0 +1,183 @@
+"""A Kubernetes cluster as a Cluster: reads from watches, writes one idempotent effect at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from gpufleet.clusters.base import GangSpec, Observation, PodSeen
+from gpufleet.clusters.kubernetes import paths
+from gpufleet.clusters.kubernetes.access import Access
+from gpufleet.clusters.kubernetes.api import Api
+from gpufleet.clusters.kubernetes.config import PodConfig
+from gpufleet.clusters.kubernetes.ending import (
+    Logs,
+    Mine,
+    ask_to_save,
+    forget_pods,
+    last_lines,
+    pods_of_attempt,
+    read_log,
+    stop_pods,
+)
+from gpufleet.clusters.kubernetes.labels import SeeingConfig
+from gpufleet.clusters.kubernetes.launching import Launch
+from gpufleet.clusters.kubernetes.rendering.gang import gang_objects
+from gpufleet.clusters.kubernetes.seeing.pods import with_node
+from gpufleet.clusters.kubernetes.views import Views
+from gpufleet.errors import NotFound, Permanent, Refused
+from gpufleet.model.hardware import MigInstance, Node, NodeState
+
+log = structlog.get_logger()
+
+ANSWERS_WITHIN: Final = 3.0
+"""Seconds in which a cluster that is there answers the smallest question."""
+SAME_CLOCK: Final = timedelta(seconds=5)
+
+
+class KubernetesCluster:
+    """One cluster, reached through `access`; `home` is the fleet's folder, where the logs of ended pods are kept."""
+
+    def __init__(
+        self,
+        name: str,
+        fleet: str,
+        access: Callable[[], Access],
+        home: Path,
+        *,
+        pods: PodConfig = PodConfig(),  # noqa: B008
+        seeing: SeeingConfig = SeeingConfig(),  # noqa: B008
+        stale_after: timedelta = timedelta(seconds=60),
+    ) -> None:
+        self.name = name
+        self._fleet, self._pods, self._seeing = fleet, pods, seeing
+        self._api = Api(name, access)
+        self._views = Views(self._api, fleet, seeing, stale_after)
+        self._logs = Logs(home / "logs" / name)
+        self._last: datetime | None = None
+        self._warned: set[str] = set()
+
+    def observe(self) -> Observation:
+        at, cluster_time = datetime.now(UTC), self._cluster_time()
+        pods, seen = self._views.look(), self._views.nodes(fresh=True)
+        self._warn(seen.warnings)
+        lost = self._views.lost_among(pod.seen.node for pod in pods)
+        return Observation(
+            cluster=self.name,
+            at=at,
+            cluster_time=cluster_time,
+            levels=seen.levels,
+            nodes=seen.nodes,
+            pods=_in_order(with_node(p, node_is_lost=p.seen.node in lost, cluster_time=cluster_time) for p in pods),
+        )
+
+    def launch(self, gang: GangSpec) -> None:
+        nodes = {node.name: node for node in self._views.nodes().nodes}
+        for pod in gang.pods:
+            _check_node(nodes.get(pod.place.node), pod.place.node)
+        objects = gang_objects(gang, nodes, self._pods, self._fleet)
+        for raw in Launch(self._api, gang, objects).run():
+            self._views.note_pod(raw)
+
+    def stop(self, job: str, attempt: int, *, grace: timedelta) -> None:
+        for raw in stop_pods(self._api, self._pods_of(job, attempt), grace):
+            self._views.note_pod(raw)
+
+    def remove(self, job: str, attempt: int) -> None:
+        pods = self._pods_of(job, attempt)
+        lost = self._views.lost_among(mine.fact.seen.node for mine in pods)
+        ended = [mine for mine in pods if self._is_over(mine, lost)]
+        self._keep_away_from_stuck(ended, lost)
+        forget_pods(self._api, ended, self._logs)
+        for mine in ended:
+            self._views.forget_pod(mine.fact.uid)
+        if len(ended) == len(pods):
+            self._remove_beside(job, attempt, had_claims=any("resourceClaims" in m.raw["spec"] for m in pods))
+
+    def request_save(self, job: str, attempt: int, number: int) -> None:
+        for raw in ask_to_save(self._api, self._pods_of(job, attempt), number):
+            self._views.note_pod(raw)
+
+    def repartition(
+        self, node: str, gpu: int, *, destroy: tuple[MigInstance, ...], create: tuple[MigInstance, ...]
+    ) -> None:
+        raise Refused(f"GPU {gpu} of node {node} cannot be remade while it serves: that needs mig_repartition.")
+
+    def cordon(self, node: str, *, on: bool) -> None:
+        body = {"spec": {"unschedulable": True if on else None}}
+        self._views.note_node(self._api.ask(paths.merge(f"{paths.NODES}/{node}", body)))
+
+    def logs(self, job: str, attempt: int, rank: int, *, tail: int = 200) -> str:
+        pods = [mine for mine in self._pods_of(job, attempt) if mine.fact.seen.rank == rank]
+        if pods and pods[0].fact.seen.started_at is not None:
+            return self._live_log(pods[0], tail)
+        kept = self._logs.kept(job, attempt, rank)
+        if kept is None and not pods:
+            raise NotFound(f"There is no pod of {job}, attempt {attempt}, rank {rank}, and none was ever seen.")
+        return last_lines(kept or "", tail)
+
+    def close(self) -> None:
+        """End watches and connections. The next use opens them again."""
+        self._views.close()
+        self._api.close()
+
+    # -------------------------------------------------------------- inside
+
+    def _cluster_time(self) -> datetime:
+        """The API server's clock. Several servers may differ a little, and a clock never seems to run backwards."""
+        self._api.ask(paths.get(paths.VERSION), patience=ANSWERS_WITHIN)
+        told = self._api.told_at or datetime.now(UTC).replace(microsecond=0)
+        if self._last is not None and told < self._last < told + SAME_CLOCK:
+            told = self._last
+        self._last = told
+        return told
+
+    def _pods_of(self, job: str, attempt: int) -> list[Mine]:
+        return pods_of_attempt(self._api, self._fleet, job, attempt)
+
+    def _is_over(self, mine: Mine, lost: set[str]) -> bool:
+        now = self._api.told_at or datetime.now(UTC)
+        return with_node(mine.fact, node_is_lost=mine.fact.seen.node in lost, cluster_time=now).phase.is_over
+
+    def _keep_away_from_stuck(self, ended: Iterable[Mine], lost: set[str]) -> None:
+        """A node that does not end a pod may still run it: nothing more goes there until a person has looked."""
+        for node in sorted({m.fact.seen.node for m in ended if not m.fact.seen.phase.is_over} - lost):
+            log.error("node does not end its pods and is cordoned", cluster=self.name, node=node)
+            self.cordon(node, on=True)
+
+    def _remove_beside(self, job: str, attempt: int, *, had_claims: bool) -> None:
+        """Service and claims of an attempt whose last pod is forgotten. One pod alone has no Service."""
+        selector = paths.attempt_selector(self._fleet, job, attempt)
+        kinds = [(paths.SERVICES, paths.services_in), *([(paths.CLAIMS, paths.claims_in)] if had_claims else [])]
+        for every, in_namespace in kinds:
+            found: list[Any] = self._api.ask(paths.get(every, labelSelector=selector)).get("items") or []
+            metas = [one["metadata"] for one in found]
+            self._api.all(paths.delete(f"{in_namespace(m['namespace'])}/{m['name']}", uid=m["uid"]) for m in metas)
+
+    def _live_log(self, mine: Mine, tail: int) -> str:
+        try:
+            text: str = self._api.ask(read_log(mine.path, max(1, tail)))["text"]
+        except (NotFound, Permanent):  # not started yet, or its log is gone with its node
+            return ""
+        return last_lines(text, tail)
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                log.warning("kubernetes", cluster=self.name, what=warning)
+
+
+def _in_order(pods: Iterable[PodSeen]) -> tuple[PodSeen, ...]:
+    return tuple(sorted(pods, key=lambda pod: (pod.job, pod.attempt, pod.rank)))
+
+
+def _check_node(node: Node | None, name: str) -> None:
+    if node is None:
+        raise Refused(f"Node {name} is not in the cluster, or has no GPU we know.")
+    if node.state is not NodeState.READY:
+        raise Refused(f"Node {name} is {node.state}: nothing new starts there.")

@@ -1,0 +1,67 @@
+"""The few places of the API that are asked, and the bodies that are sent there, encoded once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from gpufleet.clusters.kubernetes.api import MERGE, Ask
+from gpufleet.clusters.kubernetes.rendering import names
+
+PODS: Final = "/api/v1/pods"
+SERVICES: Final = "/api/v1/services"
+NODES: Final = "/api/v1/nodes"
+SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
+VERSION: Final = "/version"
+_MANAGED: Final = urlencode({"fieldManager": names.FIELD_MANAGER})
+
+
+def pods_in(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+
+
+def claims_in(namespace: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{quote(namespace, safe='')}/resourceclaims"
+
+
+def services_in(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/services"
+
+
+def encoded(body: Any) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def create(path: str, body: Any) -> Ask:
+    return Ask("POST", f"{path}?{_MANAGED}", encoded(body))
+
+
+def get(path: str, **query: str) -> Ask:
+    return Ask("GET", f"{path}?{urlencode(query)}" if query else path)
+
+
+def merge(path: str, body: Any) -> Ask:
+    """Changes what the body names. With `metadata.uid` in it, only that very object (409 for a namesake)."""
+    return Ask("PATCH", f"{path}?{_MANAGED}", encoded(body), MERGE)
+
+
+def delete(path: str, *, uid: str = "", grace: int | None = None) -> Ask:
+    """`grace` in whole seconds; 0 waits for no kubelet. Only the object of that uid, when one is given."""
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    return Ask("DELETE", path, encoded(options))
+
+
+def attempt_selector(fleet: str, job: str, attempt: int) -> str:
+    """Selects every object of one attempt."""
+    wanted = {
+        names.FLEET: names.label_value(fleet),
+        names.JOB: names.label_value(job),
+        names.ATTEMPT: str(attempt),
+    }
+    return ",".join(f"{key}={value}" for key, value in wanted.items())

@@ -1,0 +1,132 @@
+"""The watches of one cluster, side by side: nodes, our pods, pods of others, and DRA's devices where they are served."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from gpufleet.clusters.kubernetes import paths
+from gpufleet.clusters.kubernetes.api import Api
+from gpufleet.clusters.kubernetes.labels import SeeingConfig
+from gpufleet.clusters.kubernetes.rendering import names
+from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Seen, see
+from gpufleet.clusters.kubernetes.seeing.foreign import ForeignPod, foreign_pod, taken_by_node
+from gpufleet.clusters.kubernetes.seeing.held import Held, held_on_node
+from gpufleet.clusters.kubernetes.seeing.nodes import NodeFact, node_fact
+from gpufleet.clusters.kubernetes.seeing.pods import PodFact, pod_fact
+from gpufleet.clusters.kubernetes.seeing.slices import ClaimFact, SliceFact, claim_fact, held_by_others, slice_fact
+from gpufleet.clusters.kubernetes.watching import Reflector
+from gpufleet.errors import Temporary
+from gpufleet.model.hardware import NodeState
+
+Raw = Mapping[str, Any]
+
+FIRST_LOOK: Final = 20.0
+"""Seconds in which everything must have been listed once."""
+SAME_LOOK: Final = 1.0
+LIVING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Views:
+    """Opened with the first look, once in a process; a forked child opens its own."""
+
+    def __init__(self, api: Api, fleet: str, config: SeeingConfig, stale_after: timedelta) -> None:
+        mark = names.label_value(fleet)
+        self._fleet, self._config, self._stale_after = mark, config, stale_after.total_seconds()
+        self._api = api
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._seen: tuple[float, Seen] | None = None
+        self._make(mark)
+
+    def _make(self, mark: str) -> None:
+        api, config = self._api, self._config
+        ours = {"labelSelector": f"{names.FLEET}={mark}"}
+        others = {"labelSelector": f"{names.FLEET}!={mark}", "fieldSelector": LIVING}
+        self._nodes = Reflector[NodeFact](api, paths.NODES, {}, lambda raw: node_fact(raw, config))
+        self._ours = Reflector[PodFact](api, paths.PODS, ours, pod_fact)
+        self._others = Reflector[ForeignPod](api, paths.PODS, others, foreign_pod)
+        self._slices = Reflector[SliceFact](api, paths.SLICES, {}, slice_fact)
+        self._claims = Reflector[ClaimFact](api, paths.CLAIMS, {}, claim_fact)
+
+    @property
+    def all(self) -> tuple[Reflector[Any], ...]:
+        return (self._nodes, self._ours, self._others, self._slices, self._claims)
+
+    def look(self) -> list[PodFact]:
+        """Our pods as the watches have them. Raises Temporary while one of them is behind or not heard."""
+        self._open()
+        for view in self.all:
+            view.wait(FIRST_LOOK)
+        oldest = max(view.age() for view in self.all)
+        if oldest > self._stale_after:
+            raise Temporary(
+                f"The cluster {self._api.name} was last heard {oldest:.0f} s ago: what is there is not known."
+            )
+        return self._ours.facts()
+
+    def nodes(self, *, fresh: bool = False) -> Seen:
+        """The nodes, put together anew when that is `fresh` or a second ago: a plan starts many gangs at once."""
+        pods = self.look()
+        with self._lock:
+            known = self._seen
+        if fresh or known is None or time.monotonic() - known[0] > SAME_LOOK:
+            known = (time.monotonic(), see(self._facts(pods), self._config, self._api.name))
+            with self._lock:
+                self._seen = known
+        return known[1]
+
+    def lost_among(self, names_: Iterable[str]) -> set[str]:
+        """Those of the nodes that the API calls lost, or does not have."""
+        self.look()
+        there = {fact.name for fact in self._nodes.facts() if fact.state is not NodeState.LOST}
+        return {name for name in names_ if name and name not in there}
+
+    def note_pod(self, raw: Raw) -> None:
+        if raw.get("kind") == "Pod":
+            self._ours.note(raw)
+
+    def note_node(self, raw: Raw) -> None:
+        self._nodes.note(raw)
+        with self._lock:
+            self._seen = None
+
+    def forget_pod(self, uid: str) -> None:
+        self._ours.forget(uid)
+
+    def close(self) -> None:
+        self._pid = 0
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._make(self._fleet)  # threads and connections do not live on in a forked child
+                self._pid = os.getpid()
+                for view in self.all:
+                    view.begin()
+
+    def _facts(self, pods: Iterable[PodFact]) -> ClusterFacts:
+        slices: dict[str, SliceFact] = {}
+        for found in self._slices.facts():
+            if found.gpus:
+                slices[found.node] = found
+        return ClusterFacts(
+            nodes=tuple(self._nodes.facts()),
+            taken=taken_by_node(self._others.facts()),
+            held=_held(pods),
+            slices=slices,
+            claimed=held_by_others(self._claims.facts(), self._fleet),
+        )
+
+
+def _held(pods: Iterable[PodFact]) -> dict[str, Held]:
+    planned: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if pod.planned and not pod.seen.phase.is_over:
+            planned[pod.seen.node].append(pod.planned)
+    return {node: held_on_node(texts) for node, texts in planned.items()}

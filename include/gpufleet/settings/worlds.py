@@ -1,0 +1,97 @@
+"""The worlds that fleet.yaml names: one class for each kind of cluster and cloud."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from gpufleet.errors import Invalid
+from gpufleet.units import LONGEST, duration
+
+
+def _read_duration(value: Any) -> Any:
+    """pydantic names the key only of a ValueError."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return duration(value)
+    except Invalid as e:
+        raise ValueError(str(e).rstrip(".")) from None
+
+
+Duration = Annotated[timedelta, BeforeValidator(_read_duration), Field(ge=timedelta(0), le=LONGEST)]
+
+
+class Strict(BaseModel):
+    """Nothing unknown, nothing changed after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SandboxWorld(Strict):
+    """The embedded world, as a cluster or as a cloud."""
+
+    name: str
+    kind: Literal["sandbox"]
+
+
+class LevelEntry(Strict):
+    """A topology level above the node, and the node labels that name its domains; the first that is there counts."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")
+    labels: tuple[str, ...] = Field(min_length=1)
+
+
+class DraEntry(Strict):
+    """How one device is told from all others in a claim, where the driver publishes other attributes than expected."""
+
+    gpu_class: str | None = None
+    mig_class: str | None = None
+    gpu_expression: str | None = None
+    """CEL with `{gpu}`."""
+    mig_expression: str | None = None
+    """CEL with `{gpu}`, `{profile}` and `{start}`."""
+
+
+class PodEntry(Strict):
+    """How the pods of jobs look on this cluster; the fields of `clusters.kubernetes.config.PodConfig`."""
+
+    image: str = ""
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str = "gpufleet-job"
+    identity_annotations: dict[str, str] = {}
+    metadata_service: bool = False
+    callers: tuple[str, ...] = ()
+    checkpoint_secret: str = "gpufleet-checkpoints"
+    user: int = Field(default=1000, ge=1)
+    shared_memory_mib: int = Field(default=65_536, ge=1)
+    taints: tuple[str, ...] = ("nvidia.com/gpu",)
+    lost_after: int = Field(default=30, ge=0)
+    dra: DraEntry = DraEntry()
+    templates: dict[str, Any] = {}
+    registries: tuple[str, ...] = ()
+    fabric_resources: dict[str, str] = {}
+    fabric_images: dict[str, str] = {}
+    fabric_networks: tuple[str, ...] = ()
+
+
+class KubernetesWorld(Strict):
+    """A Kubernetes cluster: how it is reached, how its nodes are read, how pods look there."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
+    kind: Literal["kubernetes"]
+    kubeconfig: str = ""
+    """A file; a relative path counts from the home. Empty: the pod's own service account, KUBECONFIG, ~/.kube/config."""
+    context: str = ""
+    levels: tuple[LevelEntry, ...] = ()
+    models: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
+    """Keys of more taints that keep none of our pods away."""
+    remake_mig: bool = False
+    pods: PodEntry = PodEntry()
+
+
+KINDS: Final = ("sandbox", "kubernetes")
+ClusterWorld = Annotated[SandboxWorld | KubernetesWorld, Field(discriminator="kind")]

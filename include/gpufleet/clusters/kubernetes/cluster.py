@@ -72,6 +72,7 @@ class KubernetesCluster:
             cluster_time=cluster_time,
             levels=seen.levels,
             nodes=seen.nodes,
+            notices=seen.notices,
             pods=_in_order(with_node(p, node_is_lost=p.seen.node in lost, cluster_time=cluster_time) for p in pods),
         )
 

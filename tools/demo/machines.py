@@ -1,68 +1,87 @@
-"""The machines of the embedded cloud as nodes of a Kubernetes cluster: they join, are announced to leave, and are gone."""
+"""The machines of the embedded cloud as nodes of a Kubernetes cluster: they join, hear that they must leave, and are gone."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import httpx
 
+from gpufleet.clock import SystemClock
+from gpufleet.clusters.base import Observation
 from gpufleet.clusters.sandbox import SandboxCluster
 from gpufleet.errors import Temporary
 from gpufleet.model.hardware import Node, NodeState
+from gpufleet.node_agent.__main__ import run
+from gpufleet.node_agent.agent import Agent
+from gpufleet.node_agent.clouds.aws import Aws
+from gpufleet.node_agent.cluster import NodeApi
+from tools.demo.metadata import MetadataService
 from tools.kubernetes.kubelet import Kubelet
 from tools.kubernetes.nodes import GpuNode, Raw
 
-LEAVING = {"key": "gpufleet.io/reclaiming", "value": "cloud", "effect": "NoSchedule"}
-"""What a node agent writes when it has heard the cloud's notice."""
-_STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where machines become nodes: who plays them, the API as their agents see it, whose pods the agents may end."""
+
+    kubelet: Kubelet
+    api: httpx.Client
+    metadata: MetadataService
+    fleet: str
+    namespaces: Sequence[str]
 
 
 class Machines:
-    """Plays what stands between a cloud and its Kubernetes nodes: boot, node agent, the controller that removes nodes."""
+    """Plays what stands between a cloud and its nodes: the boot, the program of our node agent on each, and the
+    controller of the cloud that removes the node of a machine that is gone."""
 
-    def __init__(self, cloud: SandboxCluster, kubelet: Kubelet, api: httpx.Client, tell: Callable[[str], None]) -> None:
-        self._cloud, self._kubelet, self._api, self._tell = cloud, kubelet, api, tell
-        self._joined: set[str] = set()
-        self._told: set[str] = set()
+    def __init__(self, cloud: SandboxCluster, place: Place, tell: Callable[[str], None]) -> None:
+        self._cloud, self._place, self._tell = cloud, place, tell
+        self._agents: dict[str, threading.Event] = {}
+        """By the name of each machine that has joined, what ends its agent."""
 
     def follow(self) -> None:
         """Bring the nodes in step with the machines. What does not answer now is asked again by the next call."""
         try:
-            machines = {node.name: node for node in self._cloud.observe().nodes}
-            there = {name for name, node in machines.items() if node.state is not NodeState.LOST}
-            for name in sorted(there - self._joined):
-                self._join(machines[name])
-            for name in sorted(there - self._told):
-                if machines[name].state is NodeState.RECLAIMING:
-                    self._announce(name)
-            for name in sorted(self._joined - there):
-                self._leave(name)
+            self._step(self._cloud.observe())
         except (Temporary, httpx.HTTPError) as error:
             self._tell(f"machines: {error}")
 
+    def stop(self) -> None:
+        """End the agents."""
+        for stopped in self._agents.values():
+            stopped.set()
+
+    def _step(self, seen: Observation) -> None:
+        machines = {node.name: node for node in seen.nodes if node.state is not NodeState.LOST}
+        for name in sorted(machines.keys() - self._agents.keys()):
+            self._join(machines[name])
+        for notice in seen.notices:
+            self._place.metadata.announce(notice.node, notice.deadline)
+        for name in sorted(self._agents.keys() - machines.keys()):
+            self._leave(name)
+
     def _join(self, machine: Node) -> None:
-        self._kubelet.add(node_of(machine))
-        self._joined.add(machine.name)
+        self._place.kubelet.add(node_of(machine))
+        stopped = self._agents[machine.name] = threading.Event()
+        api = NodeApi(self._place.api, machine.name, self._place.fleet, self._place.namespaces)
+        agent = Agent(Aws(self._place.metadata.address_for(machine.name)), api, SystemClock())
+        threading.Thread(target=run, args=(agent, stopped), name=f"agent-{machine.name}", daemon=True).start()
         self._tell(f"{machine.name} joined")
 
-    def _announce(self, name: str) -> None:
-        patch = {"spec": {"taints": [LEAVING]}}
-        self._api.patch(f"/api/v1/nodes/{name}", json=patch, headers=_STRATEGIC).raise_for_status()
-        self._told.add(name)
-        self._tell(f"{name} is taken back by the cloud")
-
     def _leave(self, name: str) -> None:
-        self._kubelet.remove(name)
-        self._joined.discard(name)
-        self._told.discard(name)
+        self._place.kubelet.remove(name)
+        self._agents.pop(name).set()
         self._tell(f"{name} is gone")
 
 
 def node_of(machine: Node) -> Raw:
     """A machine as the GPU Operator, the cloud's controller and a topology labeller would show it."""
     zone, leaf = machine.position
-    slices = Counter(instance.profile for device in machine.devices for instance in device.instances)
+    slices: Mapping[str, int] = Counter(i.profile for device in machine.devices for i in device.instances)
     return GpuNode(
         machine.name,
         machine.model.name,

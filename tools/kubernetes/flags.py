@@ -90,8 +90,8 @@ def _api_server(layout: Layout) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-cluster-ip-range={_SERVICES}",
         "--authorization-mode=RBAC",
-        "--allow-privileged=true",  # as on real clusters; Pod Security says in which namespaces
         "--shutdown-watch-termination-grace-period=1s",
+        "--allow-privileged=true",  # as on real clusters; Pod Security says in which namespaces
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-certificate-authority={ca}",
         f"--kubelet-client-certificate={layout.root.certificate}",

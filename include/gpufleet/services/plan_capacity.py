@@ -87,8 +87,9 @@ def _room(connection: Connection, fleet: Fleet) -> Fraction:
 
 
 def _coming(connection: Connection, snapshot: Snapshot) -> tuple[Node, ...]:
-    """Nodes that were bought and have not joined yet: pending, or up but not seen in their cluster since."""
-    there = {n.instance for n in snapshot.nodes}
+    """Nodes that were bought and take no work yet: pending, up but not seen in their cluster, or seen there and not
+    ready (a node of Kubernetes is in the cluster seconds before it is)."""
+    there = {n.instance for n in snapshot.nodes if n.state is not NodeState.CORDONED}
     offerings = {o.name: o for o, _, _ in world.offerings(connection)}
     return tuple(
         _node(offerings[i.offering], i.name)
@@ -127,8 +128,10 @@ def _what_if(fleet: Fleet, snapshot: Snapshot, coming: tuple[Node, ...], job: Jo
 
 
 def _placed(fleet: Fleet, snapshot: Snapshot, more: tuple[Node, ...], job: Job) -> bool:
-    """Whether a pass with these nodes beside would start the job."""
-    plan = decide(replace(snapshot, nodes=snapshot.nodes + more), fleet.scheduling, snapshot.at)
+    """Whether a pass with these nodes, ready, would start the job."""
+    expected = {n.instance for n in more}
+    nodes = tuple(n for n in snapshot.nodes if n.instance is None or n.instance not in expected) + more
+    plan = decide(replace(snapshot, nodes=nodes), fleet.scheduling, snapshot.at)
     return any(p.job == job.id and not p.after for p in plan.placements)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpufleet.clock import SystemClock
 from gpufleet.clouds.base import Cloud
@@ -20,6 +21,12 @@ from gpufleet.settings import (
 )
 from gpufleet.settings.worlds import KubernetesWorld, SandboxWorld
 from gpufleet.store.database import BUSY_SECONDS, Database
+
+if TYPE_CHECKING:
+    from gpufleet.clusters.kubernetes.access import Access
+    from gpufleet.clusters.kubernetes.api import Api
+    from gpufleet.clusters.kubernetes.config import PodConfig
+    from gpufleet.clusters.kubernetes.labels import SeeingConfig
 
 
 def fleet_from(
@@ -80,25 +87,49 @@ def _cluster(world: SandboxWorld | KubernetesWorld, settings: Settings) -> Clust
 
 def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
     """Nothing is read or opened before the cluster is used: a mistake in one must not stop the others."""
-    from gpufleet.clusters.kubernetes.access import access_from
     from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
-    from gpufleet.clusters.kubernetes.config import PodConfig
-    from gpufleet.clusters.kubernetes.labels import seeing_config
 
-    file = str(settings.home / world.kubeconfig) if world.kubeconfig else ""
     return KubernetesCluster(
         world.name,
         settings.file.fleet,
-        lambda: access_from(file, world.context),
+        _access(world, settings),
         settings.home,
-        pods=PodConfig(**world.pods.model_dump(), rendezvous_key=os.environ.get("GPUFLEET_RENDEZVOUS_KEY", "")),
-        seeing=seeing_config(
-            levels=tuple((level.name, level.labels) for level in world.levels),
-            models=world.models,
-            tolerated=(*world.tolerated, *world.pods.taints),
-            remake_mig=world.remake_mig,
-        ),
+        pods=pod_config(world),
+        seeing=seeing_of(world),
         stale_after=settings.file.recovery.observation_stale_after,
+    )
+
+
+def kubernetes_api(world: KubernetesWorld, settings: Settings) -> Api:
+    """The client alone, for a look at the cluster."""
+    from gpufleet.clusters.kubernetes.api import Api
+
+    return Api(world.name, _access(world, settings))
+
+
+def _access(world: KubernetesWorld, settings: Settings) -> Callable[[], Access]:
+    from gpufleet.clusters.kubernetes.access import access_from
+
+    file = str(settings.home / world.kubeconfig) if world.kubeconfig else ""
+    return lambda: access_from(file, world.context)
+
+
+def pod_config(world: KubernetesWorld) -> PodConfig:
+    from gpufleet.clusters.kubernetes.config import DraConfig, PodConfig
+
+    told = world.pods.model_dump(exclude={"dra"})
+    dra = DraConfig(**world.pods.dra.model_dump(exclude_none=True))
+    return PodConfig(**told, dra=dra, rendezvous_key=os.environ.get("GPUFLEET_RENDEZVOUS_KEY", ""))
+
+
+def seeing_of(world: KubernetesWorld) -> SeeingConfig:
+    from gpufleet.clusters.kubernetes.labels import seeing_config
+
+    return seeing_config(
+        levels=tuple((level.name, level.labels) for level in world.levels),
+        models=world.models,
+        tolerated=(*world.tolerated, *world.pods.taints),
+        remake_mig=world.remake_mig,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gpufleet import __version__
+from gpufleet.commands import kubernetes
 from gpufleet.errors import Invalid
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -249,6 +250,7 @@ def controller(every: Annotated[float, typer.Option(help="Seconds between ticks.
     resident.controller(_fleet(home), every)
 
 
+app.add_typer(kubernetes.app, name="kubernetes")
 simulate = typer.Typer(no_args_is_help=True, help="Replays and made-up worlds: what the engine is worth.")
 app.add_typer(simulate, name="simulate")
 

@@ -69,7 +69,8 @@ class PodSeen:
     devices: tuple[int, ...] = ()
     exit_code: int | None = None
     reason: str = ""
-    """Why it is not running, in the cluster's words: `evicted`, `node-lost`, `memory`, `start`."""
+    """Why it ended: `evicted`, `node-lost`, `memory` (of the GPU), `host-memory`, `start`. Of a pending one: what it
+    waits for, in the cluster's own words."""
     bound_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None

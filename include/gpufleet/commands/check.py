@@ -35,12 +35,17 @@ def doctor(home: str | None, *, migrate: bool, as_json: bool) -> int:
     findings = [Finding("config", OK, f"{settings.home}: {len(settings.teams)} teams, {len(settings.queues)} queues")]
     findings += _with_fleet(settings, migrate=migrate)
     findings += list(_airflow())
+    return tell([(f.what, f.how, f.detail) for f in findings], as_json=as_json)
+
+
+def tell(findings: list[tuple[str, str, str]], *, as_json: bool) -> int:
+    """Print (what, how, detail), a line each; the exit status is 1 when something is broken, else 0."""
     if as_json:
-        show({"findings": [{"what": f.what, "how": f.how, "detail": f.detail} for f in findings]})
+        show({"findings": [{"what": what, "how": how, "detail": detail} for what, how, detail in findings]})
     else:
-        for f in findings:
-            print(f"{f.how:8} {f.what}: {f.detail}")
-    return 1 if any(f.how == BROKEN for f in findings) else 0
+        for what, how, detail in findings:
+            print(f"{how:8} {what}: {detail}")
+    return 1 if any(how == BROKEN for _, how, _ in findings) else 0
 
 
 def _with_fleet(settings: Settings, *, migrate: bool) -> list[Finding]:

@@ -9,6 +9,7 @@ PEER_LOST: Final = 75
 
 WORDS: Final = {
     "memory": "used more GPU memory than its place has",
+    "host-memory": "used more host memory than it asked for",
     "start": "could not be started",
     "node-lost": "lost its node",
     "evicted": "was stopped from outside",
@@ -28,5 +29,5 @@ def root_cause(exits: tuple[tuple[int, int | None, str], ...]) -> tuple[str, boo
     if code == PEER_LOST:
         return f"rank {rank} lost its peers", False
     if reason in WORDS:
-        return f"rank {rank} {WORDS[reason]}", reason in ("memory", "start")
+        return f"rank {rank} {WORDS[reason]}", reason in ("memory", "host-memory", "start")
     return f"rank {rank} ended with exit status {code}", True

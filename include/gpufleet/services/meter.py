@@ -14,18 +14,17 @@ from gpufleet.clusters.base import Observation, PodSeen
 from gpufleet.model.hardware import Node, NodeState
 from gpufleet.store import jobs, ledger, places, world
 from gpufleet.store.codec import load_node
-from gpufleet.store.jobs import JobRow
 
 
 def meter_nodes(connection: Connection, seen: Observation, now: datetime) -> None:
     """node-up for what is new or has changed shape, node-down for what has gone, by comparing with the last look."""
-    known = {r.name: load_node(r.facts) for r in world.node_rows(connection) if r.cluster == seen.cluster}
+    known = {r.name: r for r in world.node_rows(connection) if r.cluster == seen.cluster}
+    up = {name for name, row in known.items() if row.state != NodeState.LOST}
     present = {n.name: n for n in seen.nodes if n.state is not NodeState.LOST}
-    for name in sorted(present.keys() - {n for n, old in known.items() if old.state is not NodeState.LOST}):
+    for name in sorted(present.keys() - up):
         _node_event(connection, "node-up", present[name], seen.cluster_time, now)
-    for name, old in sorted(known.items()):
-        if old.state is not NodeState.LOST and name not in present:
-            _node_event(connection, "node-down", old, seen.cluster_time, now)
+    for name in sorted(up - present.keys()):
+        _node_event(connection, "node-down", load_node(known[name].facts), seen.cluster_time, now)
 
 
 def _node_event(connection: Connection, event: str, node: Node, at: datetime, now: datetime) -> None:
@@ -51,14 +50,13 @@ def meter_pods(
     connection: Connection, pods: dict[tuple[str, int], list[PodSeen]], cluster_time: datetime, now: datetime
 ) -> None:
     """allocated for pods that are bound, released for pods that have ended, and for pods that are gone."""
+    open_use = places.unreleased(connection, {job for job, _ in pods})
     for (job_id, attempt), seen in sorted(pods.items()):
-        row = jobs.get(connection, job_id)
-        if row is None:
-            continue  # not ours: the reconciler's business
         for pod in sorted(seen, key=lambda p: p.rank):
-            if pod.bound_at is not None:
-                _allocated(connection, row, attempt, pod, now)
-            if pod.finished_at is not None:
+            held = open_use.get((job_id, attempt, pod.rank), [])
+            if pod.bound_at is not None and any(use.allocated_at is None for use in held):
+                _allocated(connection, job_id, attempt, pod, now)
+            if pod.finished_at is not None and held:
                 _released(connection, job_id, attempt, pod.rank, pod.finished_at, now)
 
 
@@ -68,9 +66,9 @@ def release_rest(connection: Connection, job_id: str, attempt: int, ranks: int, 
         _released(connection, job_id, attempt, rank, at, now)
 
 
-def _allocated(connection: Connection, row: JobRow, attempt: int, pod: PodSeen, now: datetime) -> None:
-    bound = pod.bound_at
-    if bound is None:
+def _allocated(connection: Connection, job_id: str, attempt: int, pod: PodSeen, now: datetime) -> None:
+    bound, row = pod.bound_at, jobs.get(connection, job_id)
+    if bound is None or row is None:  # no job of ours: the reconciler's business
         return
     for held in places.unmetered(connection, row.job.id, attempt, pod.rank):
         facts: dict[str, Any] = {"quota": held.quota_mark, "priority": row.job.priority, **_part(held)}

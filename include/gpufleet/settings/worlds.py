@@ -44,6 +44,17 @@ class LevelEntry(Strict):
     labels: tuple[str, ...] = Field(min_length=1)
 
 
+class DraEntry(Strict):
+    """How one device is told from all others in a claim, where the driver publishes other attributes than expected."""
+
+    gpu_class: str | None = None
+    mig_class: str | None = None
+    gpu_expression: str | None = None
+    """CEL with `{gpu}`."""
+    mig_expression: str | None = None
+    """CEL with `{gpu}`, `{profile}` and `{start}`."""
+
+
 class PodEntry(Strict):
     """How the pods of jobs look on this cluster; the fields of `clusters.kubernetes.config.PodConfig`."""
 
@@ -58,6 +69,7 @@ class PodEntry(Strict):
     shared_memory_mib: int = Field(default=65_536, ge=1)
     taints: tuple[str, ...] = ("nvidia.com/gpu",)
     lost_after: int = Field(default=30, ge=0)
+    dra: DraEntry = DraEntry()
     templates: dict[str, Any] = {}
     registries: tuple[str, ...] = ()
     fabric_resources: dict[str, str] = {}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select, update
 
 from gpufleet.model.hardware import MigInstance
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
 from gpufleet.store import schema as t
+
+AT_ONCE: Final = 500
+"""Ids named in one query; SQLite takes a few thousand, PostgreSQL more."""
 
 Pods = dict[tuple[str, int], tuple[PodPlace, ...]]
 """(job, attempt) -> its pods' places, by rank."""
@@ -100,6 +103,21 @@ def newest_nodes(connection: Connection, of: Iterable[str]) -> dict[str, str]:
     a = t.assignment
     query = select(a.c.job, a.c.node).where(a.c.job.in_(tuple(of)), a.c.rank == 0).order_by(a.c.attempt)
     return {row.job: row.node for row in connection.execute(query)}
+
+
+def unreleased(connection: Connection, of: Iterable[str]) -> dict[tuple[str, int, int], list[Row[Any]]]:
+    """(job, attempt, rank) -> assignments of these jobs whose use is not written down to its end."""
+    a = t.assignment
+    found: dict[tuple[str, int, int], list[Row[Any]]] = defaultdict(list)
+    for some in batched(sorted(of), AT_ONCE):
+        query = select(a).where(a.c.job.in_(some), a.c.released_at.is_(None)).order_by(a.c.id)
+        for row in connection.execute(query):
+            found[row.job, row.attempt, row.rank].append(row)
+    return found
+
+
+def batched(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
 def unmetered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:

@@ -44,20 +44,16 @@ def put_nodes(connection: Connection, cluster: str, nodes: Iterable[Node], now: 
     """Make the table say what was seen; True when something a plan depends on differs."""
     known = {r.name: r for r in connection.execute(select(t.node).where(t.node.c.cluster == cluster))}
     changed = False
+    connection.execute(update(t.node).where(t.node.c.cluster == cluster).values(last_seen=now))
     for node in nodes:
         facts, old = dump_node(node), known.pop(node.name, None)
+        values = {"state": node.state.value, "facts": facts}
         if old is None:
             connection.execute(
-                insert(t.node).values(
-                    name=node.name, cluster=cluster, state=node.state.value, facts=facts, first_seen=now, last_seen=now
-                )
+                insert(t.node).values(name=node.name, cluster=cluster, first_seen=now, last_seen=now, **values)
             )
-        else:
-            connection.execute(
-                update(t.node)
-                .where(t.node.c.name == node.name)
-                .values(state=node.state.value, facts=facts, last_seen=now)
-            )
+        elif old.facts != facts:
+            connection.execute(update(t.node).where(t.node.c.name == node.name).values(**values))
         changed = changed or old is None or old.facts != facts
     for name in known:
         connection.execute(delete(t.node).where(t.node.c.name == name))

@@ -96,7 +96,7 @@ class KubernetesCluster:
         for mine in ended:
             self._views.forget_pod(mine.fact.uid)
         if len(ended) == len(pods):
-            self._remove_services(job, attempt)
+            self._remove_beside(job, attempt, had_claims=any("resourceClaims" in m.raw["spec"] for m in pods))
 
     def request_save(self, job: str, attempt: int, number: int) -> None:
         for raw in ask_to_save(self._api, self._pods_of(job, attempt), number):
@@ -149,11 +149,14 @@ class KubernetesCluster:
             log.error("node does not end its pods and is cordoned", cluster=self.name, node=node)
             self.cordon(node, on=True)
 
-    def _remove_services(self, job: str, attempt: int) -> None:
+    def _remove_beside(self, job: str, attempt: int, *, had_claims: bool) -> None:
+        """Service and claims of an attempt whose last pod is forgotten. One pod alone has no Service."""
         selector = paths.attempt_selector(self._fleet, job, attempt)
-        found: list[Any] = self._api.ask(paths.get("/api/v1/services", labelSelector=selector)).get("items") or []
-        gone = (m["metadata"] for m in found)
-        self._api.all([paths.delete(f"{paths.services_in(m['namespace'])}/{m['name']}", uid=m["uid"]) for m in gone])
+        kinds = [(paths.SERVICES, paths.services_in), *([(paths.CLAIMS, paths.claims_in)] if had_claims else [])]
+        for every, in_namespace in kinds:
+            found: list[Any] = self._api.ask(paths.get(every, labelSelector=selector)).get("items") or []
+            metas = [one["metadata"] for one in found]
+            self._api.all(paths.delete(f"{in_namespace(m['namespace'])}/{m['name']}", uid=m["uid"]) for m in metas)
 
     def _live_log(self, mine: Mine, tail: int) -> str:
         try:

@@ -38,7 +38,7 @@ class Launch:
         Raises Refused with the API's words (nothing of the gang is left), Temporary when something did not answer
         (what was made keeps its gate, holds nothing, and is adopted by the next try), Permanent for a broken object.
         """
-        self._make_service()
+        self._make_beside()
         answers = self._make_pods()
         pods = [answer for answer in answers if isinstance(answer, dict)]
         if refusal := _worst(answers):
@@ -47,21 +47,26 @@ class Launch:
             raise self._told(refusal)
         return self._open(pods)
 
-    def _make_service(self) -> None:
-        if self.objects.service is None:
-            return
-        try:
-            self.api.ask(paths.create(paths.services_in(self.gang.namespace), self.objects.service))
-        except Conflict:
-            self._check_service(self.objects.service)
-        except GpufleetError as e:
-            raise self._told(e) from None
+    @property
+    def _beside(self) -> list[tuple[str, Json]]:
+        """What must be there before the pods, each with its place: the Service, and claims of devices."""
+        service = [self.objects.service] if self.objects.service is not None else []
+        services, claims = paths.services_in(self.gang.namespace), paths.claims_in(self.gang.namespace)
+        return [*((services, one) for one in service), *((claims, one) for one in self.objects.claims)]
 
-    def _check_service(self, service: Mapping[str, Any]) -> None:
-        path = f"{paths.services_in(self.gang.namespace)}/{service['metadata']['name']}"
-        found = self.api.ask(paths.get(path))
-        if not _is_same(found, service, IDENTITY[:3]):
-            raise Refused(f"A service {service['metadata']['name']} that is not ours is in {self.gang.namespace}.")
+    def _make_beside(self) -> None:
+        wanted = self._beside
+        answers = self.api.all(paths.create(path, body) for path, body in wanted)
+        for (path, body), answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, Conflict):
+                self._check_ours(path, body)
+            elif isinstance(answer, GpufleetError):
+                raise self._told(answer)
+
+    def _check_ours(self, path: str, body: Json) -> None:
+        name = body["metadata"]["name"]
+        if not _is_same(self.api.ask(paths.get(f"{path}/{name}")), body, IDENTITY[:3]):
+            raise Refused(f"{body['kind']} {name} in namespace {self.gang.namespace} is not ours; remove or rename it.")
 
     def _make_pods(self) -> list[Answer]:
         wanted = [_with_plan(pod, spec.place) for pod, spec in zip(self.objects.pods, self._ranked(), strict=True)]
@@ -108,9 +113,7 @@ class Launch:
         left = [a for a in self.api.all(asks) if isinstance(a, Temporary)]
         if left:
             raise Temporary(f"A refused gang of {self.gang.job} is not taken away yet: {left[0]}", retry_after=1.0)
-        if self.objects.service is not None:
-            name = self.objects.service["metadata"]["name"]
-            self.api.all([paths.delete(f"{paths.services_in(self.gang.namespace)}/{name}")])
+        self.api.all(paths.delete(f"{path}/{body['metadata']['name']}") for path, body in self._beside)
 
     def _told(self, error: GpufleetError) -> GpufleetError:
         if isinstance(error, NotFound):

@@ -10,6 +10,7 @@ from gpufleet.clusters.kubernetes.api import MERGE, Ask
 from gpufleet.clusters.kubernetes.rendering import names
 
 PODS: Final = "/api/v1/pods"
+SERVICES: Final = "/api/v1/services"
 NODES: Final = "/api/v1/nodes"
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
@@ -19,6 +20,10 @@ _MANAGED: Final = urlencode({"fieldManager": names.FIELD_MANAGER})
 
 def pods_in(namespace: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+
+
+def claims_in(namespace: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{quote(namespace, safe='')}/resourceclaims"
 
 
 def services_in(namespace: str) -> str:

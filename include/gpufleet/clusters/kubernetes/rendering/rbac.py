@@ -29,6 +29,7 @@ CONTROLLER_EVERYWHERE: Final = (
     Right("", ("pods",), READ),  # those of others are subtracted
     Right("", ("namespaces",), READ),
     Right("resource.k8s.io", ("deviceclasses", "resourceslices"), READ),
+    Right("nvidia.com", ("clusterpolicies",), READ),
     Right("kueue.x-k8s.io", ("workloads",), READ),
     Right("scheduling.volcano.sh", ("podgroups",), READ),
     Right("scheduling.run.ai", ("podgroups",), READ),

@@ -29,6 +29,14 @@ class Level:
     label: str
 
 
+def levels_of(nodes: Iterable[Node], known: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Level, ...]:
+    """Of the levels (name, labels that may tell it), those that all these nodes have, by one label they share."""
+    keys = [set(dict(node.labels)) for node in nodes]
+    shared = set.intersection(*keys) if keys else set()
+    found = ((name, next((label for label in labels if label in shared), "")) for name, labels in known)
+    return tuple(Level(name, label) for name, label in found if label)
+
+
 @dataclass(frozen=True, slots=True)
 class HandedOver:
     """A job for another scheduler. `nodes` are that scheduler's own, `levels` go from broad to narrow."""

@@ -13,14 +13,17 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 
 
-@pytest.mark.demo
+@pytest.mark.parametrize(
+    "cluster",
+    [pytest.param("sandbox", marks=pytest.mark.demo), pytest.param("kubernetes", marks=pytest.mark.kubernetes)],
+)
 @pytest.mark.timeout(420)
-def test_every_step_of_the_story_holds_and_nothing_is_left(tmp_path: Path) -> None:
+def test_every_step_of_the_story_holds_and_nothing_is_left(tmp_path: Path, cluster: str) -> None:
     home = tmp_path / "demo"
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "GPUFLEET_"))}
     done = subprocess.run(
-        [sys.executable, "-m", "tools.demo", "demo", "--exit", "--home", str(home)], cwd=PROJECT, env=clean,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400,
+        [sys.executable, "-m", "tools.demo", "demo", "--exit", "--cluster", cluster, "--home", str(home)],
+        cwd=PROJECT, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -306,6 +306,14 @@ class TestNodes:
         kubelet.reconnect("real")
         assert terminated(until(client, place, "it", phase("Failed")))["exitCode"] == 137
 
+    def test_nodes_come_and_go(self, client: httpx.Client, place: str, kubelet: Kubelet) -> None:
+        kubelet.add(GpuNode("guest").raw())
+        create(client, place, shell("it", DEAF, "guest"))
+        until(client, place, "it", phase("Running"))
+        kubelet.remove("guest")
+        assert client.get("/api/v1/nodes/guest").status_code == httpx.codes.NOT_FOUND
+        eventually(lambda: _processes() == [])
+
 
 class TestKilledAgent:
     """A kubelet of its own process, killed like a machine's agent may be."""

@@ -114,6 +114,21 @@ def test_two_at_once_do_not_meet_and_each_leaves_no_process(tmp_path: Path, own_
     assert processes_of(tmp_path / "second") == []
 
 
+def test_a_plane_in_the_folder_of_a_killed_one_goes_on_where_its_clients_find_it(tmp_path: Path) -> None:
+    killed = ControlPlane(tmp_path, Options(kwok=False))
+    killed.start()
+    with killed.client() as client:
+        client.post("/api/v1/namespaces", json={"metadata": {"name": "kept"}}).raise_for_status()
+    left = processes_of(tmp_path)
+    with ControlPlane(tmp_path, Options(kwok=False)) as plane, killed.client() as client:
+        assert plane.url == killed.url
+        assert client.get("/api/v1/namespaces/kept").is_success
+        for part in killed.parts.values():
+            part.wait()  # ended by the new plane: a zombie of ours until now
+        assert not any(process.is_running() for process in left)
+    assert processes_of(tmp_path) == []
+
+
 def test_a_part_that_cannot_start_is_named_with_its_last_words_and_nothing_stays(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path, Options(api_server=("--no-such-flag",)))
     with pytest.raises(DidNotStart, match=r"kube-apiserver ended with 1(.|\n)*unknown flag: --no-such-flag"):

@@ -6,6 +6,8 @@ After a kill anywhere the next caller finds the row, its lease runs out, and the
 from __future__ import annotations
 
 import secrets
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,7 +31,11 @@ log = structlog.get_logger()
 
 LEASE: Final = timedelta(seconds=15)
 """Longer than any effect may take; after it another executor believes this one dead."""
-WORKERS: Final = 8
+WORKERS: Final = 32
+"""Effects at once. They wait for worlds, not for this machine."""
+BATCH: Final = 64
+RECORD_EVERY: Final = 0.2
+"""Seconds between two writes of results: a thousand small launches must not be a thousand transactions."""
 MAX_TRIES: Final = 20
 MAY_BE_GIVEN_UP: Final = ("launch", "save", "buy", "repartition")
 """Something else follows when these fail. A stop or a release that is given up would hold places, and cost, for ever."""
@@ -46,29 +52,54 @@ class Skip:
 def apply_operations(fleet: Fleet) -> int:
     """Do everything that may be done now, in parallel over targets; returns how many effects were tried."""
     tried = 0
+    done = _Done(fleet)
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="operation") as pool:
         while batch := _lease_batch(fleet):
             tried += len(batch)
-            list(pool.map(partial(_execute, fleet), batch))
+            list(pool.map(partial(_execute, fleet, done), batch))
+            done.write()
     return tried
 
 
 Leased = tuple[Operation, str]
 
 
+class _Done:
+    """Effects that came to an end, written down together. What a kill loses is done again, and found done."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._lock = threading.Lock()
+        self._ended: list[tuple[Leased, Skip | None]] = []
+        self._written = time.monotonic()
+
+    def add(self, leased: Leased, skipped: Skip | None) -> None:
+        with self._lock:
+            self._ended.append((leased, skipped))
+            due = time.monotonic() - self._written >= RECORD_EVERY
+        if due:
+            self.write()
+
+    def write(self) -> None:
+        with self._lock:
+            ended, self._ended, self._written = self._ended, [], time.monotonic()
+        if not ended:
+            return
+        with self._fleet.database.write() as connection:
+            for (operation, token), skipped in ended:
+                state, why = ("superseded", skipped.why) if skipped else ("done", "")
+                now = self._fleet.clock.now()
+                operations.record(connection, operation.id, token, now, state=state, error=why)
+
+
 def _lease_batch(fleet: Fleet) -> list[Leased]:
-    batch: list[Leased] = []
+    token = secrets.token_hex(8)
     with fleet.database.write() as connection:
-        while len(batch) < WORKERS:
-            token = secrets.token_hex(8)
-            operation = operations.lease_next(connection, fleet.clock.now(), token=token, length=LEASE)
-            if operation is None:
-                break
-            batch.append((operation, token))
-    return batch
+        due = operations.lease_due(connection, fleet.clock.now(), token=token, length=LEASE, most=BATCH)
+    return [(operation, token) for operation in due]
 
 
-def _execute(fleet: Fleet, leased: Leased) -> None:
+def _execute(fleet: Fleet, done: _Done, leased: Leased) -> None:
     operation, token = leased
     try:
         skipped = _EFFECTS[operation.kind](fleet, operation)
@@ -80,9 +111,7 @@ def _execute(fleet: Fleet, leased: Leased) -> None:
         log.exception("operation broke", operation=operation.name)
         _failed(fleet, operation, token, e)
     else:
-        with fleet.database.write() as connection:
-            state, why = ("superseded", skipped.why) if skipped else ("done", "")
-            operations.record(connection, operation.id, token, fleet.clock.now(), state=state, error=why)
+        done.add(leased, skipped)
 
 
 def _try_again(fleet: Fleet, operation: Operation, token: str, error: Temporary) -> None:

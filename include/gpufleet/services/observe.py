@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -13,6 +14,7 @@ from gpufleet.errors import Temporary
 from gpufleet.lifecycle.blame import root_cause
 from gpufleet.lifecycle.machine import AllOver, AllStarted, AllSucceeded, Disturbed, Event, NothingRuns, PodsFailed
 from gpufleet.model.hardware import Node, NodeState
+from gpufleet.model.snapshot import PodPlace
 from gpufleet.services.advance import advance, operation_name
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.meter import meter_nodes, meter_pods
@@ -77,14 +79,32 @@ def _record(connection: Connection, fleet: Fleet, seen: Observation, said: Peaks
         pods[pod.job, pod.attempt].append(pod)
     meter_pods(connection, pods, seen.cluster_time, now)
     nodes = {n.name: n for n in seen.nodes}
+    planned, launching = places.live_places(connection), operations.open_names(connection, "launch")
     for attempt in jobs.live_attempts(connection):
         if attempt.cluster == seen.cluster:
-            own = pods.get((attempt.job, attempt.number), [])
-            peak = _peak(attempt, own, said.get((attempt.job, attempt.number)), seen.at)
-            memory.note(connection, attempt.job, attempt.number, peak, now)
-            event = _event(connection, fleet, attempt, own, nodes, seen)
+            key = (attempt.job, attempt.number)
+            own = pods.get(key, [])
+            memory.note(connection, *key, _peak(attempt, own, said.get(key), seen.at), now)
+            is_launching = operation_name("launch", *key) in launching
+            look = _Look(connection, fleet, seen, nodes, attempt, own, planned.get(key, ()), is_launching)
+            event = _event(look)
             if event is not None:
                 advance(connection, fleet, attempt.job, event, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One attempt at one look: what was planned for it, what is there of it."""
+
+    connection: Connection
+    fleet: Fleet
+    seen: Observation
+    nodes: dict[str, Node]
+    attempt: AttemptRow
+    pods: list[PodSeen]
+    wanted: tuple[PodPlace, ...]
+    is_launching: bool
+    """Whether its launch is decided and not done yet."""
 
 
 def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: datetime) -> memory.Peak:
@@ -99,39 +119,22 @@ def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: dateti
     )
 
 
-def _event(
-    connection: Connection,
-    fleet: Fleet,
-    attempt: AttemptRow,
-    pods: list[PodSeen],
-    nodes: dict[str, Node],
-    seen: Observation,
-) -> Event | None:
+def _event(look: _Look) -> Event | None:
     """What this look says of one attempt, the most telling thing first."""
-    wanted = places.places_of(connection, attempt.job, attempt.number)
-    if len(pods) >= len(wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
+    attempt, pods = look.attempt, look.pods
+    if len(pods) >= len(look.wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
         return AllSucceeded()
     if attempt.state == "stopping":
-        return _over(connection, attempt, pods)
-    if leaving := _leaving(connection, attempt, [p.node for p in wanted], nodes):
+        return None if look.is_launching or any(not p.phase.is_over for p in pods) else AllOver()
+    if leaving := _leaving(look.connection, attempt, [p.node for p in look.wanted], look.nodes):
         return Disturbed(leaving)
     if not pods:
-        return _missing(connection, attempt, seen)
+        return None if look.is_launching else _missing(look.connection, attempt, look.seen)
     failed = tuple((p.rank, p.exit_code, p.reason) for p in pods if p.phase in (Phase.FAILED, Phase.LOST))
     if failed:
         why, own = root_cause(failed)
         return PodsFailed(why) if own else Disturbed(why)
-    if attempt.state == "starting":
-        return _started(fleet, attempt, pods, len(wanted), seen.at)
-    return None
-
-
-def _over(connection: Connection, attempt: AttemptRow, pods: list[PodSeen]) -> Event | None:
-    """A stopping attempt is over when its pods have ended and no launch of it can still begin."""
-    if any(not p.phase.is_over for p in pods):
-        return None
-    launch = operations.state_of(connection, operation_name("launch", attempt.job, attempt.number))
-    return None if launch in operations.OPEN else AllOver()
+    return _started(look) if attempt.state == "starting" else None
 
 
 def _leaving(connection: Connection, attempt: AttemptRow, names: list[str], nodes: dict[str, Node]) -> str | None:
@@ -165,13 +168,13 @@ def _missing(connection: Connection, attempt: AttemptRow, seen: Observation) -> 
     return NothingRuns("its pods vanished")
 
 
-def _started(fleet: Fleet, attempt: AttemptRow, pods: list[PodSeen], wanted: int, at: datetime) -> Event | None:
-    up = [p for p in pods if p.phase in (Phase.RUNNING, Phase.SUCCEEDED)]
-    if len(up) == wanted:
+def _started(look: _Look) -> Event | None:
+    up = [p for p in look.pods if p.phase in (Phase.RUNNING, Phase.SUCCEEDED)]
+    if len(up) == len(look.wanted):
         return AllStarted()
-    if at - attempt.decided_at > fleet.recovery.start_timeout:
-        late = [p for p in pods if p.phase is Phase.PENDING]
+    if look.seen.at - look.attempt.decided_at > look.fleet.recovery.start_timeout:
+        late = [p for p in look.pods if p.phase is Phase.PENDING]
         told = next((f": rank {p.rank} waits ({p.reason})" for p in late if p.reason), "")
-        waited = fleet.recovery.start_timeout.total_seconds()
+        waited = look.fleet.recovery.start_timeout.total_seconds()
         return Disturbed(f"not all pods ran after {waited:g} s{told}", tuple(sorted({p.node for p in late})))
     return None

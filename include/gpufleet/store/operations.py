@@ -62,17 +62,33 @@ def lease_next(
     connection: Connection, now: datetime, *, token: str, length: timedelta, kinds: tuple[str, ...] = ()
 ) -> Operation | None:
     """Lease the oldest effect that may run now: nothing older is open on its target, and what it waits for is done."""
-    for row in connection.execute(_candidates(now, kinds)):
-        if not _ready(connection, row.after):
-            continue
-        taken = connection.execute(
-            update(t.operation)
-            .where(t.operation.c.id == row.id, _free(now))
-            .values(state="leased", lease_token=token, lease_until=now + length, tries=t.operation.c.tries + 1)
-        )
-        if taken.rowcount == 1:
-            return Operation(row.id, row.kind, row.target, row.name, row.args, row.tries + 1, row.created_at)
-    return None
+    return next(iter(lease_due(connection, now, token=token, length=length, most=1, kinds=kinds)), None)
+
+
+def lease_due(
+    connection: Connection,
+    now: datetime,
+    *,
+    token: str,
+    length: timedelta,
+    most: int,
+    kinds: tuple[str, ...] = (),
+) -> tuple[Operation, ...]:
+    """Lease the oldest effects that may run now, at most so many, all with one token; each has a target of its own."""
+    ready = [row for row in connection.execute(_candidates(now, kinds)) if _ready(connection, row.after)][:most]
+    if not ready:
+        return ()
+    connection.execute(
+        update(t.operation)
+        .where(t.operation.c.id.in_([row.id for row in ready]), _free(now))
+        .values(state="leased", lease_token=token, lease_until=now + length, tries=t.operation.c.tries + 1)
+    )
+    mine = set(connection.execute(select(t.operation.c.id).where(t.operation.c.lease_token == token)).scalars())
+    return tuple(
+        Operation(row.id, row.kind, row.target, row.name, row.args, row.tries + 1, row.created_at)
+        for row in ready
+        if row.id in mine
+    )
 
 
 def _free(now: datetime) -> Any:
@@ -146,6 +162,12 @@ def supersede(connection: Connection, target: str, kinds: tuple[str, ...], now: 
 def state_of(connection: Connection, name: str) -> str | None:
     """todo, leased, done, failed or superseded; None for an effect never decided."""
     return connection.execute(select(t.operation.c.state).where(t.operation.c.name == name)).scalar()
+
+
+def open_names(connection: Connection, kind: str) -> set[str]:
+    """Names of the effects of that kind that are decided and not finished."""
+    query = select(t.operation.c.name).where(t.operation.c.kind == kind, t.operation.c.state.in_(OPEN))
+    return set(connection.execute(query).scalars())
 
 
 def any_open(connection: Connection, kind: str) -> bool:

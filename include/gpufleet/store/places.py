@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from gpufleet.model.hardware import MigInstance
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
 from gpufleet.store import schema as t
+
+AT_ONCE: Final = 500
+"""Ids named in one query; SQLite takes a few thousand, PostgreSQL more."""
 
 Pods = dict[tuple[str, int], tuple[PodPlace, ...]]
 """(job, attempt) -> its pods' places, by rank."""
@@ -102,11 +105,19 @@ def newest_nodes(connection: Connection, of: Iterable[str]) -> dict[str, str]:
     return {row.job: row.node for row in connection.execute(query)}
 
 
-def unmetered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
-    """Assignments of a pod for which no `allocated` event was written yet."""
+def unreleased(connection: Connection, of: Iterable[str]) -> dict[tuple[str, int, int], list[Row[Any]]]:
+    """(job, attempt, rank) -> assignments of these jobs whose use is not written down to its end."""
     a = t.assignment
-    query = select(a).where(a.c.job == job_id, a.c.attempt == attempt, a.c.rank == rank, a.c.allocated_at.is_(None))
-    return tuple(connection.execute(query.order_by(a.c.id)))
+    found: dict[tuple[str, int, int], list[Row[Any]]] = defaultdict(list)
+    for some in batched(sorted(of), AT_ONCE):
+        query = select(a).where(a.c.job.in_(some), a.c.released_at.is_(None)).order_by(a.c.id)
+        for row in connection.execute(query):
+            found[row.job, row.attempt, row.rank].append(row)
+    return found
+
+
+def batched(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
 def held_and_metered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
@@ -124,6 +135,14 @@ def held_and_metered(connection: Connection, job_id: str, attempt: int, rank: in
 
 def mark(connection: Connection, assignment_id: int, **values: datetime | bool) -> None:
     connection.execute(update(t.assignment).where(t.assignment.c.id == assignment_id).values(**values))
+
+
+def mark_allocated(connection: Connection, at: dict[int, datetime]) -> None:
+    """Assignment id -> when its use began."""
+    if at:
+        a = t.assignment
+        statement = update(a).where(a.c.id == bindparam("of")).values(allocated_at=bindparam("began"))
+        connection.execute(statement, [{"of": of, "began": began} for of, began in at.items()])
 
 
 def give_back(connection: Connection, job_id: str, attempt: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.model.capacity import Instance, InterruptionNotice, Offering
 from gpufleet.model.hardware import Node
@@ -44,20 +44,16 @@ def put_nodes(connection: Connection, cluster: str, nodes: Iterable[Node], now: 
     """Make the table say what was seen; True when something a plan depends on differs."""
     known = {r.name: r for r in connection.execute(select(t.node).where(t.node.c.cluster == cluster))}
     changed = False
+    connection.execute(update(t.node).where(t.node.c.cluster == cluster).values(last_seen=now))
     for node in nodes:
         facts, old = dump_node(node), known.pop(node.name, None)
+        values = {"state": node.state.value, "facts": facts}
         if old is None:
             connection.execute(
-                insert(t.node).values(
-                    name=node.name, cluster=cluster, state=node.state.value, facts=facts, first_seen=now, last_seen=now
-                )
+                insert(t.node).values(name=node.name, cluster=cluster, first_seen=now, last_seen=now, **values)
             )
-        else:
-            connection.execute(
-                update(t.node)
-                .where(t.node.c.name == node.name)
-                .values(state=node.state.value, facts=facts, last_seen=now)
-            )
+        elif old.facts != facts:
+            connection.execute(update(t.node).where(t.node.c.name == node.name).values(**values))
         changed = changed or old is None or old.facts != facts
     for name in known:
         connection.execute(delete(t.node).where(t.node.c.name == name))
@@ -67,6 +63,12 @@ def put_nodes(connection: Connection, cluster: str, nodes: Iterable[Node], now: 
 def nodes(connection: Connection) -> tuple[Node, ...]:
     """Every node, by name."""
     return tuple(load_node(r.facts) for r in connection.execute(select(t.node.c.facts).order_by(t.node.c.name)))
+
+
+def shapes(connection: Connection) -> dict[str, int]:
+    """GPU model -> the most GPUs that a node of it has: all that a submission asks of the nodes."""
+    model, gpus = t.node.c.facts["model"].as_string(), func.json_array_length(t.node.c.facts["devices"])
+    return {row[0]: int(row[1] or 0) for row in connection.execute(select(model, func.max(gpus)).group_by(model))}
 
 
 def node_rows(connection: Connection) -> tuple[Row[Any], ...]:

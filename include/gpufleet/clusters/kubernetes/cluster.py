@@ -74,6 +74,7 @@ class KubernetesCluster:
             levels=seen.levels,
             nodes=seen.nodes,
             pods=_in_order(with_node(p, node_is_lost=p.seen.node in lost, cluster_time=cluster_time) for p in pods),
+            notices=self._views.notices(),
         )
 
     def launch(self, gang: GangSpec) -> None:

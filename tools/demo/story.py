@@ -134,6 +134,8 @@ def reclaim_with_purchase(story: Story) -> None:
     story.holds(lambda: len(story.job("train-digits")["checkpoints"]) >= 2, 60, "two checkpoints are complete")
     before = story.job("train-digits")
     tell.held(f"saved at steps {', '.join(str(c['step']) for c in before['checkpoints'][-2:])}")
+    if not before["where"]:
+        raise StoryBroke("the training had ended before its node could be taken back: this machine is too busy")
     node = before["where"][1]["node"]
     tell.say(f"notice for {node}: ten seconds")
     noticed = time.monotonic()

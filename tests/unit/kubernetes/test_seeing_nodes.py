@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -264,24 +262,6 @@ class TestState:
         raw = raw_node()
         raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         assert only(raw).state is NodeState.RECLAIMING
-
-
-class TestNotices:
-    def written(self, *notices: Raw) -> Seen:
-        raw = raw_node(providerID="aws:///a/i-7")
-        raw["metadata"]["annotations"] = {"gpufleet.io/notices": json.dumps(list(notices))}
-        return look(raw)
-
-    def test_what_the_node_agent_heard_is_heard_here(self) -> None:
-        told = {"id": "x", "kind": "spot", "at": "2026-01-01T00:00:00+00:00", "deadline": "2026-01-01T00:02:00+00:00"}
-        (notice,) = self.written(told).notices
-        assert (notice.id, notice.instance, notice.node, notice.kind) == ("x", "i-7", "n1", "spot")
-        assert notice.deadline - notice.at == timedelta(minutes=2)
-
-    def test_a_guess_of_the_cloud_has_no_deadline_and_is_none(self) -> None:
-        assert (
-            self.written({"id": "x", "kind": "risk", "at": "2026-01-01T00:00:00+00:00", "deadline": None}).notices == ()
-        )
 
 
 class TestWhatOthersLeave:

@@ -14,7 +14,6 @@ from gpufleet.clusters.kubernetes.seeing.layout import Layout, layout_of, writte
 from gpufleet.clusters.kubernetes.seeing.nodes import MIG_CAPABLE, NodeFact, physical_gpus, replicas
 from gpufleet.clusters.kubernetes.seeing.products import mig_profile_of, model_of
 from gpufleet.clusters.kubernetes.seeing.slices import SliceFact
-from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.hardware import Device, Exactness, GpuModel, MigInstance, MigRemake, Node
 
 PRODUCT: Final = "nvidia.com/gpu.product"
@@ -41,7 +40,6 @@ class Seen:
     levels: tuple[str, ...]
     nodes: tuple[Node, ...]
     warnings: tuple[str, ...]
-    notices: tuple[InterruptionNotice, ...] = ()
 
 
 def see(facts: ClusterFacts, config: SeeingConfig, cluster: str) -> Seen:
@@ -59,8 +57,7 @@ def see(facts: ClusterFacts, config: SeeingConfig, cluster: str) -> Seen:
         warnings += [f"node {fact.name} has no label for the level {level.name}: it is a domain of its own"
                      for level in levels if not _domain(fact, level)]  # fmt: skip
         nodes.append(replace(node, position=_position(fact, levels)))
-    notices = tuple(notice for fact in with_gpus for notice in fact.notices)
-    return Seen(tuple(level.name for level in levels), tuple(nodes), tuple(warnings), notices)
+    return Seen(tuple(level.name for level in levels), tuple(nodes), tuple(warnings))
 
 
 def _domain(fact: NodeFact, level: Level) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
-from gpufleet.clusters.kubernetes.labels import FABRIC, FABRIC_DEVICES, LAYOUT, MACHINES, NOTICES, SeeingConfig
+from gpufleet.clusters.kubernetes.labels import FABRIC, FABRIC_DEVICES, LAYOUT, MACHINES, SeeingConfig
 from gpufleet.clusters.kubernetes.rendering.names import SCHEDULER
 from gpufleet.clusters.kubernetes.rendering.resources import GPU, MIG_PREFIX, SHARED_GPU
+from gpufleet.clusters.kubernetes.seeing.notices import notices_of
 from gpufleet.clusters.kubernetes.seeing.products import profile_of
 from gpufleet.clusters.kubernetes.seeing.reading import (
     MIB,
@@ -77,8 +78,8 @@ class NodeFact:
     layout: str = ""
     fabric: str = ""
     capacity: CapacityType = CapacityType.OWNED
+    created: datetime | None = None
     notices: tuple[InterruptionNotice, ...] = ()
-    """What the cloud said about it, as our node agent wrote it on the node."""
 
 
 def node_fact(raw: Raw, config: SeeingConfig) -> NodeFact:
@@ -87,10 +88,10 @@ def node_fact(raw: Raw, config: SeeingConfig) -> NodeFact:
     gives = mapping(raw, "status", "allocatable")
     state, why = _state(raw, labels, config)
     provider, _, rest = text(raw, "spec", "providerID").partition("://")
-    cloud, name = CLOUDS.get(provider, "owned"), text(raw, "metadata", "name")
+    cloud = CLOUDS.get(provider, "owned")
     instance = rest.rsplit("/", 1)[-1] if cloud != "owned" and rest else None
     return NodeFact(
-        name=name,
+        name=text(raw, "metadata", "name"),
         uid=text(raw, "metadata", "uid"),
         labels=_kept(labels, config),
         has=_counts(mapping(raw, "status", "capacity")),
@@ -104,23 +105,9 @@ def node_fact(raw: Raw, config: SeeingConfig) -> NodeFact:
         layout=text(raw, "metadata", "annotations", LAYOUT),
         fabric=_fabric(labels, gives, config),
         capacity=_capacity(labels, cloud, config),
-        notices=_notices(text(raw, "metadata", "annotations", NOTICES), name, instance),
+        created=instant(raw, "metadata", "creationTimestamp"),
+        notices=notices_of(raw, instance),
     )
-
-
-def _notices(written: str, node: str, instance: str | None) -> tuple[InterruptionNotice, ...]:
-    """Those with a deadline; a cloud's mere guess that one may come is none yet."""
-    try:
-        read = json.loads(written) if written else []
-    except (ValueError, RecursionError):
-        return ()
-    found = []
-    for one in listed({"all": read}, "all"):
-        at, deadline = instant(one, "at"), instant(one, "deadline")
-        if text(one, "id") and at is not None and deadline is not None:
-            kind = text(one, "kind") or "spot"
-            found.append(InterruptionNotice(text(one, "id"), instance or node, node, at, deadline, kind))
-    return tuple(found)
 
 
 def _kept(labels: Mapping[str, str], config: SeeingConfig) -> Mapping[str, str]:

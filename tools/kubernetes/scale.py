@@ -187,7 +187,7 @@ def _controlled(plane: ControlPlane, home: Path) -> Iterator[tuple[Fleet, psutil
     fleet = set_up(load_settings(home, {}))
     environment = {**os.environ, "GPUFLEET_HOME": str(home)}
     with (home / "controller.log").open("wb") as log:
-        command = [sys.executable, "-m", "gpufleet", "controller", "--every", "0.2"]
+        command = [sys.executable, "-m", "gpufleet", "controller"]
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         time.sleep(5)
         try:

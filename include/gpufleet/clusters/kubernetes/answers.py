@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from gpufleet.errors import GpufleetError, NotFound, Permanent, Refused, Temporary
 
@@ -21,7 +22,11 @@ class Full(Refused):
 
 
 class Denied(Refused):
-    """401, 403: we may not, or an admission rule says no."""
+    """403: an admission rule says no, or the namespace is going away."""
+
+
+_NO_RIGHT: Final = re.compile(r"(User|system:\S+).* cannot \w+ (resource|path)")
+"""RBAC's words. A server that has just started says so for a moment to everybody, until it has read its rules."""
 
 
 def error_of(cluster: str, status: int, raw: bytes, retry_after: str | None = None) -> GpufleetError:
@@ -47,6 +52,8 @@ def error_in(cluster: str, raw: dict[str, Any]) -> GpufleetError:
 
 
 def _refusal(cluster: str, status: int, said: str) -> GpufleetError:
+    if status == 403 and _NO_RIGHT.search(said):
+        return Temporary(f"Cluster {cluster} has not given us this right: {said}.", retry_after=1.0)
     if status == 403 and ("exceeded quota" in said or "usage per" in said):
         return Full(f"Cluster {cluster} has no quota left for it: {said}.")
     if status in (403, 405) or "admission" in said or "denied" in said:

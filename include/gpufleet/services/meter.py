@@ -14,6 +14,7 @@ from gpufleet.clusters.base import Observation, PodSeen
 from gpufleet.model.hardware import Node, NodeState
 from gpufleet.store import jobs, ledger, places, world
 from gpufleet.store.codec import load_node
+from gpufleet.store.jobs import JobRow
 
 
 def meter_nodes(connection: Connection, seen: Observation, now: datetime) -> None:
@@ -51,13 +52,18 @@ def meter_pods(
 ) -> None:
     """allocated for pods that are bound, released for pods that have ended, and for pods that are gone."""
     open_use = places.unreleased(connection, {job for job, _ in pods})
+    bound: list[tuple[Row[Any], datetime]] = []
+    ended: list[tuple[str, int, int, datetime]] = []
     for (job_id, attempt), seen in sorted(pods.items()):
         for pod in sorted(seen, key=lambda p: p.rank):
             held = open_use.get((job_id, attempt, pod.rank), [])
-            if pod.bound_at is not None and any(use.allocated_at is None for use in held):
-                _allocated(connection, job_id, attempt, pod, now)
+            if pod.bound_at is not None:
+                bound += [(use, pod.bound_at) for use in held if use.allocated_at is None]
             if pod.finished_at is not None and held:
-                _released(connection, job_id, attempt, pod.rank, pod.finished_at, now)
+                ended.append((job_id, attempt, pod.rank, pod.finished_at))
+    _all_allocated(connection, bound, now)
+    for job_id, attempt, rank, at in ended:
+        _released(connection, job_id, attempt, rank, at, now)
 
 
 def release_rest(connection: Connection, job_id: str, attempt: int, ranks: int, at: datetime, now: datetime) -> None:
@@ -66,27 +72,30 @@ def release_rest(connection: Connection, job_id: str, attempt: int, ranks: int, 
         _released(connection, job_id, attempt, rank, at, now)
 
 
-def _allocated(connection: Connection, job_id: str, attempt: int, pod: PodSeen, now: datetime) -> None:
-    bound, row = pod.bound_at, jobs.get(connection, job_id)
-    if bound is None or row is None:  # no job of ours: the reconciler's business
+def _all_allocated(connection: Connection, bound: list[tuple[Row[Any], datetime]], now: datetime) -> None:
+    """(assignment, when its pod was bound) of pods that are new. A job we do not know is the reconciler's business."""
+    if not bound:
         return
-    for held in places.unmetered(connection, row.job.id, attempt, pod.rank):
-        facts: dict[str, Any] = {"quota": held.quota_mark, "priority": row.job.priority, **_part(held)}
-        ledger.add_usage(
-            connection,
-            id=f"allocated/{row.job.id}/{attempt}/{held.id}",
-            at=bound,
-            event="allocated",
-            node=held.node,
-            recorded_at=now,
-            job=row.job.id,
-            attempt=attempt,
-            gpu=held.gpu,
-            team=row.job.team,
-            project=row.job.project,
-            facts=facts,
-        )
-        places.mark(connection, held.id, allocated_at=bound)
+    rows = jobs.get_all(connection, {held.job for held, _ in bound})
+    known = [(held, at, rows[held.job]) for held, at in bound if held.job in rows]
+    ledger.add_all_usage(connection, [_allocated(held, at, row, now) for held, at, row in known])
+    places.mark_allocated(connection, {held.id: at for held, at, _ in known})
+
+
+def _allocated(held: Row[Any], at: datetime, row: JobRow, now: datetime) -> dict[str, Any]:
+    return {
+        "id": f"allocated/{held.job}/{held.attempt}/{held.id}",
+        "at": at,
+        "event": "allocated",
+        "node": held.node,
+        "recorded_at": now,
+        "job": held.job,
+        "attempt": held.attempt,
+        "gpu": held.gpu,
+        "team": row.job.team,
+        "project": row.job.project,
+        "facts": {"quota": held.quota_mark, "priority": row.job.priority, **_part(held)},
+    }
 
 
 def _part(held: Row[Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,7 @@ from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Job, Whole
 from gpufleet.store import schema as t
 from gpufleet.store.codec import dump_job, load_job
-from gpufleet.store.places import place_rows
+from gpufleet.store.places import AT_ONCE, batched, place_rows
 
 ENDED = ("succeeded", "failed", "cancelled")
 """States a job never leaves."""
@@ -107,6 +108,15 @@ def add_job(connection: Connection, job: Job) -> None:
 def get(connection: Connection, job_id: str) -> JobRow | None:
     row = connection.execute(select(t.job).where(t.job.c.id == job_id)).first()
     return _job_row(row) if row else None
+
+
+def get_all(connection: Connection, ids: Iterable[str]) -> dict[str, JobRow]:
+    """By id; those that are not there are left out."""
+    found = {}
+    for some in batched(sorted(ids), AT_ONCE):
+        for row in connection.execute(select(t.job).where(t.job.c.id.in_(some))):
+            found[row.id] = _job_row(row)
+    return found
 
 
 def find(connection: Connection, text: str) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.store import schema as t
+
+AT_ONCE: Final = 500
 
 
 def add_usage(
@@ -21,6 +24,18 @@ def add_usage(
         insert(t.usage_event).values(id=id, at=at, event=event, node=node, recorded_at=recorded_at, facts=facts, **rest)
     )
     return True
+
+
+def add_all_usage(connection: Connection, events: Sequence[dict[str, Any]]) -> None:
+    """Write many events, each once: the columns of the table, `id` among them."""
+    known: set[str] = set()
+    ids = [event["id"] for event in events]
+    for start in range(0, len(ids), AT_ONCE):
+        query = select(t.usage_event.c.id).where(t.usage_event.c.id.in_(ids[start : start + AT_ONCE]))
+        known.update(connection.execute(query).scalars())
+    fresh = {event["id"]: event for event in events if event["id"] not in known}
+    if fresh:
+        connection.execute(insert(t.usage_event), list(fresh.values()))
 
 
 def usage_until(connection: Connection, until: datetime) -> tuple[Row[Any], ...]:

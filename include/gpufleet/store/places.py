@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from gpufleet.model.hardware import MigInstance
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
@@ -120,13 +120,6 @@ def batched(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
-def unmetered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
-    """Assignments of a pod for which no `allocated` event was written yet."""
-    a = t.assignment
-    query = select(a).where(a.c.job == job_id, a.c.attempt == attempt, a.c.rank == rank, a.c.allocated_at.is_(None))
-    return tuple(connection.execute(query.order_by(a.c.id)))
-
-
 def held_and_metered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
     """Assignments of a pod with an `allocated` event and no `released` one."""
     a = t.assignment
@@ -142,6 +135,14 @@ def held_and_metered(connection: Connection, job_id: str, attempt: int, rank: in
 
 def mark(connection: Connection, assignment_id: int, **values: datetime | bool) -> None:
     connection.execute(update(t.assignment).where(t.assignment.c.id == assignment_id).values(**values))
+
+
+def mark_allocated(connection: Connection, at: dict[int, datetime]) -> None:
+    """Assignment id -> when its use began."""
+    if at:
+        a = t.assignment
+        statement = update(a).where(a.c.id == bindparam("of")).values(allocated_at=bindparam("began"))
+        connection.execute(statement, [{"of": of, "began": began} for of, began in at.items()])
 
 
 def give_back(connection: Connection, job_id: str, attempt: int) -> None:

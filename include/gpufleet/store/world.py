@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.model.capacity import Instance, InterruptionNotice, Offering
 from gpufleet.model.hardware import Node
@@ -63,6 +63,12 @@ def put_nodes(connection: Connection, cluster: str, nodes: Iterable[Node], now: 
 def nodes(connection: Connection) -> tuple[Node, ...]:
     """Every node, by name."""
     return tuple(load_node(r.facts) for r in connection.execute(select(t.node.c.facts).order_by(t.node.c.name)))
+
+
+def shapes(connection: Connection) -> dict[str, int]:
+    """GPU model -> the most GPUs that a node of it has: all that a submission asks of the nodes."""
+    model, gpus = t.node.c.facts["model"].as_string(), func.json_array_length(t.node.c.facts["devices"])
+    return {row[0]: int(row[1] or 0) for row in connection.execute(select(model, func.max(gpus)).group_by(model))}
 
 
 def node_rows(connection: Connection) -> tuple[Row[Any], ...]:

@@ -26,11 +26,12 @@ from gpufleet.clusters.kubernetes.ending import (
 )
 from gpufleet.clusters.kubernetes.labels import SeeingConfig
 from gpufleet.clusters.kubernetes.launching import Launch
+from gpufleet.clusters.kubernetes.mig.driving import Wish, drive
 from gpufleet.clusters.kubernetes.rendering.gang import gang_objects
 from gpufleet.clusters.kubernetes.seeing.pods import with_node
 from gpufleet.clusters.kubernetes.views import Views
 from gpufleet.errors import NotFound, Permanent, Refused
-from gpufleet.model.hardware import MigInstance, Node, NodeState
+from gpufleet.model.hardware import MigInstance, MigRemake, Node, NodeState
 
 log = structlog.get_logger()
 
@@ -73,6 +74,7 @@ class KubernetesCluster:
             levels=seen.levels,
             nodes=seen.nodes,
             pods=_in_order(with_node(p, node_is_lost=p.seen.node in lost, cluster_time=cluster_time) for p in pods),
+            notices=self._views.notices(),
         )
 
     def launch(self, gang: GangSpec) -> None:
@@ -105,7 +107,13 @@ class KubernetesCluster:
     def repartition(
         self, node: str, gpu: int, *, destroy: tuple[MigInstance, ...], create: tuple[MigInstance, ...]
     ) -> None:
-        raise Refused(f"GPU {gpu} of node {node} cannot be remade while it serves: that needs mig_repartition.")
+        """By the operator's MIG manager, which takes minutes: Temporary until it is done. See `mig`."""
+        known = next((found for found in self._views.nodes(fresh=True).nodes if found.name == node), None)
+        if known is None or known.mig is MigRemake.NEVER:
+            raise Refused(
+                f"The MIG layout of node {node} is never remade (`remake_mig` of the cluster, or DRA, says so)."
+            )
+        self._views.note_node(drive(self._api, known, Wish(gpu, destroy, create), datetime.now(UTC)))
 
     def cordon(self, node: str, *, on: bool) -> None:
         body = {"spec": {"unschedulable": True if on else None}}

@@ -22,6 +22,7 @@ from gpufleet.clusters.kubernetes.seeing.pods import PodFact, pod_fact
 from gpufleet.clusters.kubernetes.seeing.slices import ClaimFact, SliceFact, claim_fact, held_by_others, slice_fact
 from gpufleet.clusters.kubernetes.watching import Reflector
 from gpufleet.errors import Temporary
+from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.hardware import NodeState
 
 Raw = Mapping[str, Any]
@@ -80,6 +81,10 @@ class Views:
             with self._lock:
                 self._seen = known
         return known[1]
+
+    def notices(self) -> tuple[InterruptionNotice, ...]:
+        """What the clouds announced, as the agents on the nodes heard it."""
+        return tuple(notice for fact in self._nodes.facts() for notice in fact.notices)
 
     def lost_among(self, names_: Iterable[str]) -> set[str]:
         """Those of the nodes that the API calls lost, or does not have."""

@@ -20,7 +20,7 @@ AMPERE: Final = 8
 STUCK_AFTER: Final = timedelta(minutes=30)
 """The manager waits up to five minutes for each of its six operands, then works."""
 SETTLE: Final = timedelta(seconds=30)
-"""After the label was set an old `success` may still stand there."""
+"""After the label was set an old `success`, or `failed`, may still stand there."""
 VERIFY_WITHIN: Final = timedelta(minutes=5)
 """From `success` until the restarted device plugin shows what is there."""
 
@@ -150,7 +150,8 @@ def _impossible(wanted: Layout, seen: NodeSeen) -> str | None:
 
 def _begin(wanted: Layout, seen: NodeSeen, before: Change | None) -> Step:
     """A change that another one overtakes is not forgotten: who cordoned stays known."""
-    if seen.state in ("pending", "rebooting"):
+    at_work = before is not None and before.labelled_at is not None and seen.state != "failed"
+    if at_work or seen.state in ("pending", "rebooting"):
         return Waiting(f"node {seen.name} is still at an earlier MIG change ({seen.state})")
     ours = before.cordoned_by_us if before else not seen.cordoned
     return Cordon(Change(wanted.name, cordoned_by_us=ours))
@@ -183,7 +184,7 @@ def _follow(wanted: Layout, expected: Mapping[str, int], seen: NodeSeen, change:
     since = now - change.labelled_at if change.labelled_at else timedelta(0)
     if seen.config != wanted.name:
         return Failed(f"somebody set the MIG label of node {seen.name} to '{seen.config}' while we changed it")
-    if seen.state == "failed":
+    if seen.state == "failed" and since >= SETTLE:
         return Failed(f"the MIG manager failed on node {seen.name}: an instance was in use, or a reset did not work")
     if seen.state != "success":
         return _wait(seen, since) if change.succeeded_at is None else Note(replace(change, succeeded_at=None))

@@ -10,6 +10,7 @@ from typing import Final
 from gpufleet.clusters.kubernetes.labels import FABRIC, FABRIC_DEVICES, LAYOUT, MACHINES, SeeingConfig
 from gpufleet.clusters.kubernetes.rendering.names import SCHEDULER
 from gpufleet.clusters.kubernetes.rendering.resources import GPU, MIG_PREFIX, SHARED_GPU
+from gpufleet.clusters.kubernetes.seeing.notices import notices_of
 from gpufleet.clusters.kubernetes.seeing.products import profile_of
 from gpufleet.clusters.kubernetes.seeing.reading import (
     MIB,
@@ -23,7 +24,7 @@ from gpufleet.clusters.kubernetes.seeing.reading import (
     text,
     whole,
 )
-from gpufleet.model.capacity import CapacityType
+from gpufleet.model.capacity import CapacityType, InterruptionNotice
 from gpufleet.model.hardware import MOST_GPUS, NodeState
 
 GPU_COUNT: Final = "nvidia.com/gpu.count"
@@ -78,6 +79,7 @@ class NodeFact:
     fabric: str = ""
     capacity: CapacityType = CapacityType.OWNED
     created: datetime | None = None
+    notices: tuple[InterruptionNotice, ...] = ()
 
 
 def node_fact(raw: Raw, config: SeeingConfig) -> NodeFact:
@@ -87,6 +89,7 @@ def node_fact(raw: Raw, config: SeeingConfig) -> NodeFact:
     state, why = _state(raw, labels, config)
     provider, _, rest = text(raw, "spec", "providerID").partition("://")
     cloud = CLOUDS.get(provider, "owned")
+    instance = rest.rsplit("/", 1)[-1] if cloud != "owned" and rest else None
     return NodeFact(
         name=text(raw, "metadata", "name"),
         uid=text(raw, "metadata", "uid"),
@@ -98,11 +101,12 @@ def node_fact(raw: Raw, config: SeeingConfig) -> NodeFact:
         state=state,
         why=why,
         provider=cloud,
-        instance=rest.rsplit("/", 1)[-1] if cloud != "owned" and rest else None,
+        instance=instance,
         layout=text(raw, "metadata", "annotations", LAYOUT),
         fabric=_fabric(labels, gives, config),
         capacity=_capacity(labels, cloud, config),
         created=instant(raw, "metadata", "creationTimestamp"),
+        notices=notices_of(raw, instance),
     )
 
 

@@ -24,6 +24,10 @@ USEFUL: Final = {"mixed-70": 0.88, "mixed-50": 0.86, "mixed-30": 0.86}
 HOURS: Final = 80.0
 """Median wait of the largest gangs."""
 MINUTE: Final = 60.0
+SERVED: Final = {"mixed-70-load12": 1.2, "mixed-50": 1.1, "mixed-30-load08": 0.8}
+"""Loads of specs at which replicas shall start within a minute."""
+TIMES: Final = 2.4
+"""Of the load that an ideal scheduler of whole cards serves so."""
 
 
 class Goal(NamedTuple):
@@ -38,7 +42,7 @@ class Goal(NamedTuple):
 
 def goals(known: Known) -> list[Goal]:
     """Those of which the results are there."""
-    return [*_openb(known), *_throughput(known), *_waits(known), *_useful(known)]
+    return [*_openb(known), *_throughput(known), *_waits(known), *_useful(known), *_served(known)]
 
 
 def _there(known: Known, *labels: str) -> bool:
@@ -105,3 +109,15 @@ def _useful(known: Known) -> Iterator[Goal]:
         wait, peak = ours["wait_seconds"]["inference"]["p99"], ours["bounds"]["cards_at_peak"]
         what = f"{work}: p99 wait of replicas, s (at the day's peak they need {peak:.2f} of all cards)"
         yield Goal(what, f"below {MINUTE:.0f}", f"{wait:.0f}", "", wait < MINUTE)
+
+
+def _served(known: Known) -> Iterator[Goal]:
+    """The load of a spec, if its replicas started within a minute, as a multiple of what whole cards could serve."""
+    for work, load in SERVED.items():
+        if not _there(known, f"fleet.{work}.ours"):
+            continue
+        ours = known.result(f"fleet.{work}.ours")
+        wait, ideal = ours["wait_seconds"]["inference"]["p99"], ours["bounds"]["ideal_integer_load"]
+        what = f"{work}: load {load:.1f}, p99 wait of replicas {wait:.0f} s, over the load {ideal:.2f} of ideal whole cards"
+        found = load / ideal
+        yield Goal(what, f"{TIMES:.1f}", f"{found:.2f}", "", found >= TIMES and wait < MINUTE)

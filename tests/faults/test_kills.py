@@ -140,7 +140,7 @@ def test_killed_after_the_launch_and_before_its_record_the_next_one_adopts(
     job = fleet.submit(gpus=1)
     run_pass(fleet.fleet)
     with monkeypatch.context() as patch:
-        patch.setattr(operations, "record", _die)
+        patch.setattr(operations, "record_all", _die)
         with pytest.raises(KeyboardInterrupt):
             executor.apply_operations(fleet.fleet)
     assert operation(fleet, job, "launch") == ("leased", 1)
@@ -165,10 +165,10 @@ def test_a_late_result_of_an_executor_that_lost_its_lease_does_not_count(fleet: 
     run_pass(fleet.fleet)
     now = fleet.fleet.clock.now()
     with fleet.fleet.database.write() as connection:
-        first = operations.lease_next(connection, now, token="first", length=timedelta(seconds=1))
+        (first,) = operations.lease(connection, now, token="first", length=timedelta(seconds=1), most=1)
         assert first is not None
         later = now + timedelta(seconds=5)
-        second = operations.lease_next(connection, later, token="second", length=timedelta(seconds=60))
+        (second,) = operations.lease(connection, later, token="second", length=timedelta(seconds=60), most=1)
         assert second is not None and second.id == first.id
         assert not operations.record(connection, first.id, "first", later, state="done")
         assert operations.record(connection, second.id, "second", later, state="done")

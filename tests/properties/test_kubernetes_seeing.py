@@ -42,7 +42,7 @@ NODE = {
             "nvidia.com/gpu.count": "8",
             "nvidia.com/gpu.memory": "81559",
         },
-        "annotations": {"gpufleet.io/mig-layout": "7:1g.10gb@0"},
+        "annotations": {"gpufleet.io/mig-layout": "7:1g.10gb@0", "gpufleet.io/notices": '[{"id": "x", "at": 3}]'},
         "creationTimestamp": "2026-01-01T00:00:00Z",
     },
     "spec": {"providerID": "aws:///a/i-1", "taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False},

@@ -65,7 +65,8 @@ def without_slice(card: Card, table: Geometry, instance: MigInstance, job: str) 
 
 
 def with_share(card: Card, job: str, share: ShareOn) -> Card:
-    return card._replace(shares=(*card.shares, (job, share.milli, share.memory_mib)), free=())
+    held = (*card.shares, (job, share.milli, share.memory_mib))
+    return Card(card.whole, card.used, (), held, card.held, card.taken)
 
 
 def without_share(card: Card, job: str, share: ShareOn) -> Card:

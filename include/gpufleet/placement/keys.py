@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from gpufleet.model.hardware import Link
 from gpufleet.model.plan import Reason
 from gpufleet.model.workload import PodSet, Share, Slice, Whole
+from gpufleet.placement.column import FEW, Fill, one_by_one
 from gpufleet.placement.demand import best_spot, share_memory
 from gpufleet.placement.ledger import Ledger, NodeBook
-from gpufleet.placement.pool import FEW, Fill, Pool, host_of, one_by_one
+from gpufleet.placement.pool import Pool, host_of
 from gpufleet.placement.potential import Floats, Ints
 from gpufleet.units import MIB_PER_GIB
 
@@ -117,7 +118,7 @@ class _WholeKeys:
             milli[card] = 0
         phi = self._potential.phi(milli, cpu - host.takes_cpu, memory - host.takes_memory)
         lost = max(0, sum([1 for i in book.free if book.cards[i].free]) - left) if book.cut else 0
-        key = (_cost(phi - pool.phi().item(row)) << FINE_BITS) + (left << 7) + lost
+        key = (_cost(phi - pool.phi(row)) << FINE_BITS) + (left << 7) + lost
         return key + (pool.link.item(row) << LINK_BITS) if self._gpus > 1 else key
 
     def many(self, pool: Pool, rows: Ints) -> Ints:
@@ -130,7 +131,7 @@ class _WholeKeys:
         rows, hosts, free = rows[fits], hosts.take(fits, 1) - self._host.taken, free[fits]
         phi = self._potential.after_whole(self._gpus, now.milli.take(rows, 0), hosts, free)
         left = free - self._gpus
-        keys = (_costs(phi - pool.phi().take(rows)) << FINE_BITS) + (left << 7) + destroyed(pool, rows, left)
+        keys = (_costs(phi - pool.phis(rows)) << FINE_BITS) + (left << 7) + destroyed(pool, rows, left)
         found[fits] = keys + (pool.link[rows] << LINK_BITS) if self._gpus > 1 else keys
         return found
 
@@ -158,17 +159,21 @@ class _ShareKeys:
         if max(book.milli, default=0) < self._milli:
             return UNFIT
         left = cpu - host.takes_cpu, memory - host.takes_memory
-        return self._best_card(book, self._potential.share_costs(self._milli, book.milli, *left), pool.phi().item(row))
+        return self._best_card(book, self._potential.share_costs(self._milli, book.milli, *left), pool.phi(row))
 
-    def _best_card(self, book: NodeBook, costs: list[float], phi: float) -> int:
+    def _best_card(self, book: NodeBook, costs: dict[int, float], phi: float) -> int:
         milli, need, best = self._milli, self._memory(book), UNFIT
+        keys = {
+            free: (_cost(cost - phi) << FINE_BITS) + (free - milli << 14 + CARD_BITS) for free, cost in costs.items()
+        }
         is_plain = not book.cut and book.node.link is not Link.NVLINK_PAIRS
-        for card, (free, spare, cost) in enumerate(zip(book.milli, book.spare_mib, costs, strict=True)):
+        for card, (free, spare) in enumerate(zip(book.milli, book.spare_mib, strict=True)):
             if free >= milli and spare >= need:
-                fine = (free - milli << 14) + (min(spare >> 7, MOST_SPARE) << 2)
+                key = keys[free] + (min(spare >> 7, MOST_SPARE) << 2 + CARD_BITS) + card
                 if not is_plain:
-                    fine += _in_the_way(book, card)
-                best = min(best, (_cost(cost - phi) << FINE_BITS) + (fine << CARD_BITS) + card)
+                    key += _in_the_way(book, card) << CARD_BITS
+                if key < best:
+                    best = key
         return best
 
     def _memory(self, book: NodeBook) -> int:
@@ -193,12 +198,18 @@ class _ShareKeys:
         now = pool.now
         free, spare = now.milli.take(rows, 0), now.spare_mib.take(rows, 0)
         left = np.maximum(free - self._milli, 0)
-        need = _known(pool, ("memory", self._demand, self._any_memory), self._memory).take(rows)
+        need = self._memories(pool, rows)
         total = now.total.take(rows) - self._milli
         phi = self._potential.after_share(free, left, hosts, now.free.take(rows), total)
-        keys = _costs(phi - pool.phi().take(rows)[:, None]) << FINE_BITS
+        keys = _costs(phi - pool.phis(rows)[:, None]) << FINE_BITS
         keys += _fine(pool, rows, left, spare)
-        return np.where((free >= self._milli) & (spare >= need[:, None]), keys, UNFIT)
+        return np.where((free >= self._milli) & (spare >= need), keys, UNFIT)
+
+    def _memories(self, pool: Pool, rows: Ints) -> Ints | int:
+        """What the share takes of a card's memory, by row where they differ: nodes of one model are asked once."""
+        if pool.is_of_one_model:
+            return self._memory(pool.books[0])
+        return _known(pool, ("memory", self._demand, self._any_memory), self._memory).take(rows)[:, None]
 
 
 def _known(pool: Pool, key: object, of: Callable[[NodeBook], int]) -> Ints:

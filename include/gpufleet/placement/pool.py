@@ -7,13 +7,14 @@ are worked out again (docs/placement.md, section 4).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.hardware import Link
 from gpufleet.model.workload import PodSet, Slice
+from gpufleet.placement.column import Column, Fill, reaching
 from gpufleet.placement.ledger import Ledger, NodeBook
 from gpufleet.placement.potential import PLENTY, Floats, Ints
 from gpufleet.placement.topology import Topology
@@ -82,17 +83,21 @@ class Pool:
         self.books = [ledger.books[name] for name in names]
         self._row = {book.number: row for row, book in enumerate(self.books)}
         self.changes: list[int] = []
-        """Rows that changed, in the order of the changes."""
+        """Rows that changed, in the order of the changes, ..."""
+        self.changed: Ints = np.full(len(names), -1)
+        """... and by row, how many had changed before it changed last."""
         self.columns: dict[object, Column] = {}
         self.facts: dict[object, Ints] = {}
         """What never changes about the rows, for whoever wants to remember it."""
         self._domains: dict[int, Domains] = {}
         self._tables = list({id(book.table): book.table for book in self.books}.values())
+        self.is_of_one_model = len({id(book.node.model) for book in self.books}) == 1
         self._seen = len(ledger.touched)
         self._versions = [book.version for book in self.books]
-        self._phi: Floats | None = None
-        self._states: Ints | None = None
-        self._phi_seen = self._arrays_seen = self._states_seen = 0
+        self._phi: Floats = np.full(64, np.nan)
+        """By state."""
+        self._states: Ints = np.zeros(len(names), dtype=np.int64)
+        self._arrays_seen, self._states_seen = 0, -1
         self.order: Ints = np.array([topology.order[name] for name in names], dtype=np.int64)
         self.link: Ints = np.array([LINK_RANK[b.node.link] for b in self.books], dtype=np.int64)
         self.steady: Ints = np.array([STEADY_RANK[b.node.capacity] for b in self.books], dtype=np.int64)
@@ -111,6 +116,8 @@ class Pool:
         for row in rows:
             self._versions[row] = self.books[row].version
         self._seen = len(touched)
+        for row in rows:
+            self.changed[row] = len(self.changes)
         self.changes.extend(rows)
 
     @property
@@ -126,13 +133,14 @@ class Pool:
     def states(self) -> Ints:
         """By row the state of its node."""
         self.follow()
-        rows: Iterable[int] = self.changes[self._states_seen :]
-        if self._states is None:
-            self._states, rows = np.zeros(len(self.names), dtype=np.int64), range(len(self.names))
+        if self._states_seen < len(self.changes):
+            self._number(self.changes[self._states_seen :] if self._states_seen >= 0 else range(len(self.names)))
+        return self._states
+
+    def _number(self, rows: Iterable[int]) -> None:
         self._states_seen = len(self.changes)
         for row in rows:
             self._states[row] = self.ledger.state(self.books[row])
-        return self._states
 
     def domains(self, depth: int) -> Domains:
         """The nodes by their domain at one depth of the topology."""
@@ -145,18 +153,27 @@ class Pool:
             self._domains[depth] = ids, list(groups.values()), firsts
         return self._domains[depth]
 
-    def phi(self) -> Floats:
-        """The potential of every node."""
-        if self._phi is None:
-            self._phi, rows = np.zeros(len(self.names)), set(range(len(self.names)))
-        else:
-            self.follow()
-            rows = set(self.changes[self._phi_seen :])
-        self._phi_seen = len(self.changes)
-        for row in rows:
-            book = self.books[row]
-            self._phi[row] = self.ledger.potential.phi(book.milli, *host_of(book))
-        return self._phi
+    def phi(self, row: int) -> float:
+        """The potential of one node; nodes of equal state share it."""
+        state = self.states.item(row)
+        self._phi = reaching(self._phi, state, np.nan)
+        found = self._phi.item(state)
+        return found if found == found else self._new_phi(state, row)
+
+    def phis(self, rows: Ints) -> Floats:
+        """Of many."""
+        states = self.states.take(rows)
+        self._phi = reaching(self._phi, int(states.max(initial=0)), np.nan)
+        found: Floats = self._phi.take(states)
+        for i in np.isnan(found).nonzero()[0].tolist():
+            found[i] = self._new_phi(states.item(i), rows.item(i))
+        return found
+
+    def _new_phi(self, state: int, row: int) -> float:
+        book = self.books[row]
+        found = self.ledger.potential.phi(book.milli, *host_of(book))
+        self._phi[state] = found
+        return found
 
     def by_domain(self, depth: int, values: Ints) -> Ints:
         """Sums of one value per row by domain."""
@@ -177,89 +194,6 @@ class Pool:
         if found is None:
             found = self.columns[key] = Column(self, fill())
         return found.read()
-
-
-MANY: Final = 64
-"""From so many nodes on it pays to look for equal ones among them."""
-FEW: Final = 10
-"""Up to so many nodes are worked out one by one, which is quicker than to call numpy."""
-
-
-class Fill(NamedTuple):
-    """How to work out the values of a column: of one row, of many at once. Both say the same."""
-
-    one: Callable[[Pool, int], int]
-    many: Callable[[Pool, Ints], Ints]
-    by_state: bool = False
-    """Whether nodes of equal state (`Ledger.state`) have equal values: then one of them is worked out."""
-
-
-def one_by_one(one: Callable[[Pool, int], int], *, by_state: bool = False) -> Fill:
-    """Where there is nothing to gain by looking at many nodes at once."""
-    return Fill(one, lambda pool, rows: np.array([one(pool, row) for row in rows.tolist()], dtype=np.int64), by_state)
-
-
-class Column:
-    """One number per row that follows the pool."""
-
-    __slots__ = ("_fill", "_known", "_pool", "_seen", "_values")
-
-    def __init__(self, pool: Pool, fill: Fill) -> None:
-        self._pool, self._fill = pool, fill
-        self._known: Ints = np.full(64, UNKNOWN)
-        """By state its value."""
-        self._values: Ints = np.zeros(len(pool.names), dtype=np.int64)
-        self._seen = len(pool.changes)
-        self._set(np.arange(len(pool.names)))
-
-    def read(self) -> Ints:
-        changes = self._pool.changes
-        if self._seen < len(changes):
-            rows = set(changes[self._seen :])
-            self._seen = len(changes)
-            if len(rows) > FEW:
-                self._set(np.array(list(rows), dtype=np.int64))
-            else:
-                for row in rows:
-                    self._values[row] = self._value(row)
-        return self._values
-
-    def _value(self, row: int) -> int:
-        if not self._fill.by_state:
-            return self._fill.one(self._pool, row)
-        state = self._pool.states.item(row)
-        self._reach(state)
-        found = self._known.item(state)
-        if found == UNKNOWN:
-            found = self._known[state] = self._fill.one(self._pool, row)
-        return found
-
-    def _set(self, rows: Ints) -> None:
-        if not self._fill.by_state:
-            self._values[rows] = self._worked_out(rows)
-            return
-        states = self._pool.states.take(rows)
-        self._reach(int(states.max(initial=0)))
-        new = (self._known.take(states) == UNKNOWN).nonzero()[0]
-        if len(new) > MANY:
-            which, first = np.unique(states.take(new), return_index=True)
-            self._known[which] = self._worked_out(rows.take(new.take(first)))
-        elif len(new):
-            self._known[states.take(new)] = self._worked_out(rows.take(new))
-        self._values[rows] = self._known.take(states)
-
-    def _reach(self, state: int) -> None:
-        if state >= len(self._known):
-            self._known = np.concatenate([self._known, np.full(state + len(self._known), UNKNOWN)])
-
-    def _worked_out(self, rows: Ints) -> Ints | list[int]:
-        if len(rows) > FEW:
-            return self._fill.many(self._pool, rows)
-        return [self._fill.one(self._pool, row) for row in rows.tolist()]
-
-
-UNKNOWN: Final = -1
-"""No column has such a value."""
 
 
 def pool_of(ledger: Ledger, topology: Topology, names: Sequence[str]) -> Pool:

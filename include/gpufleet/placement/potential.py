@@ -11,7 +11,6 @@ Everything that does not depend on the node is in tables, by cell: which kinds o
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
@@ -71,21 +70,22 @@ class Potential:
             + self.stranding.of_node(cpu, memory, total)
         )
 
-    def share_costs(self, milli: int, free: Sequence[int], cpu: float, memory: float) -> list[float]:
-        """Of one node, by card, Phi when the share has been taken from it: `cpu` and `memory` are what is left then.
+    def share_costs(self, milli: int, free: Sequence[int], cpu: float, memory: float) -> dict[int, float]:
+        """Of one node, by what a card has free, Phi when the share has been taken from such a card.
 
-        A card that is too small gets infinity.
+        `cpu` and `memory` are what is left of the node then; cards that are too small are left out.
         """
         cell, total = self._cell(cpu, memory), sum(free) - milli
         card, base = self._card.item, cell * WIDE
-        now = [card(base + left) for left in free]
-        node = sum(now) + total * self._idle.item(cell) + self.stranding.of_node(cpu, memory, total)
+        node = sum([card(base + left) for left in free])
+        node += total * self._idle.item(cell) + self.stranding.of_node(cpu, memory, total)
         idle = cell * (MOST_GPUS + 1) + free.count(CARD)
         kept, broken = self._whole.item(idle), self._whole.item(max(idle - 1, 0))
-        return [
-            node - here + card(base + left - milli) - (broken if left == CARD else kept) if left >= milli else math.inf
-            for here, left in zip(now, free, strict=True)
-        ]
+        return {
+            left: node - card(base + left) + card(base + left - milli) - (broken if left == CARD else kept)
+            for left in set(free)
+            if left >= milli
+        }
 
     def after_whole(self, gpus: int, free: Ints, host: Floats, full: Ints) -> Floats:
         """By row, Phi when so many whole GPUs are gone and `host` (cores, GiB) is left; `full` cards were idle before."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpufleet.model.plan import Reason
 from gpufleet.model.workload import Job, Kind, PodSet, Share, Slice, Whole
+from gpufleet.placement.column import FEW, Fill, one_by_one
 from gpufleet.placement.demand import MANY, capacity
 from gpufleet.placement.keys import CARD_BITS, SLACK, UNFIT, keys_of, steadied
-from gpufleet.placement.pool import FEW, Fill, Pool, one_by_one
+from gpufleet.placement.pool import Pool
 from gpufleet.placement.potential import Ints
 from gpufleet.units import MIB_PER_GIB
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(NamedTuple):
     """The best node for one pod, and for a share the card."""
 
     node: str

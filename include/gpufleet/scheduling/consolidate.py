@@ -13,8 +13,9 @@ from itertools import combinations
 from gpufleet.model.hardware import MigRemake, NodeState
 from gpufleet.model.snapshot import Pending, PodPlace
 from gpufleet.model.workload import Slice, Whole
+from gpufleet.placement.column import Fill, one_by_one
 from gpufleet.placement.ledger import NodeBook
-from gpufleet.placement.pool import Fill, one_by_one, pool_of
+from gpufleet.placement.pool import pool_of
 from gpufleet.scheduling.aside import Mover, lift, step_aside
 from gpufleet.scheduling.clearing import frees_enough, on_cheapest_cards, on_cheapest_cells
 from gpufleet.scheduling.lost import MICROSECOND, lost_work

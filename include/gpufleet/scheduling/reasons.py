@@ -12,8 +12,9 @@ from gpufleet.model.snapshot import Pending
 from gpufleet.model.tenancy import ANY_MODEL
 from gpufleet.model.workload import Demand, Job, Share, Slice, Whole
 from gpufleet.placement import Gang, Ledger, place_gang
+from gpufleet.placement.column import one_by_one
 from gpufleet.placement.ledger import NodeBook
-from gpufleet.placement.pool import one_by_one, pool_of
+from gpufleet.placement.pool import pool_of
 from gpufleet.placement.worth import rooms
 from gpufleet.quota.tree import Bound
 from gpufleet.scheduling.ever import EmptyFleet, whole_gpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import assert_never
 
@@ -12,7 +13,7 @@ from gpufleet.lifecycle.machine import EndAttempt, Event, Finish, Instruction, I
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.meter import release_rest
 from gpufleet.store import jobs, leases, operations, places, world
-from gpufleet.store.jobs import JobRow
+from gpufleet.store.jobs import AttemptRow, JobRow
 
 
 def target(job_id: str) -> str:
@@ -27,31 +28,45 @@ def operation_name(verb: str, job_id: str, attempt: int) -> str:
 
 def advance(connection: Connection, fleet: Fleet, job_id: str, event: Event, now: datetime) -> bool:
     """Apply the event; True when anything changed."""
-    row = jobs.get(connection, job_id)
-    if row is None:
-        return False
-    run = _run(connection, fleet, row)
-    after, instructions = machine.handle(run, event)
-    if after == run and not instructions:
-        return False
-    jobs.change(
-        connection,
-        job_id,
-        state=after.state.value,
-        intent=after.intent.value,
-        reason=after.reason,
-        failures=after.failures,
-    )
-    if after.state is State.RUNNING and run.state is not State.RUNNING:
-        jobs.change_attempt(connection, job_id, after.attempt, state="running", running_at=now)
-    for instruction in instructions:
-        _carry_out(connection, fleet, row, instruction, now)
+    return advance_all(connection, fleet, {job_id: event}, now) > 0
+
+
+def advance_all(connection: Connection, fleet: Fleet, events: Mapping[str, Event], now: datetime) -> int:
+    """Apply one event each to many jobs; returns how many changed. Jobs that are not there hear nothing."""
+    rows, live = jobs.get_many(connection, events), jobs.live_attempts_of(connection, events)
+    steps: list[tuple[JobRow, Run, Run, tuple[Instruction, ...]]] = []
+    for job_id, row in sorted(rows.items()):
+        before = _run(fleet, row, live.get(job_id))
+        after, instructions = machine.handle(before, events[job_id])
+        if after != before or instructions:
+            steps.append((row, before, after, instructions))
+    if not steps:
+        return 0
+    jobs.change_many(connection, [_standing(after) for _, _, after, _ in steps])
+    begun = [(after.job, after.attempt) for _, before, after, _ in steps if _begins_to_run(before, after)]
+    jobs.attempts_run(connection, begun, now)
+    for row, _, _, instructions in steps:
+        for instruction in instructions:
+            _carry_out(connection, fleet, row, instruction, now)
     leases.touch(connection)
-    return True
+    return len(steps)
 
 
-def _run(connection: Connection, fleet: Fleet, row: JobRow) -> Run:
-    attempt = jobs.live_attempt(connection, row.job.id)
+def _standing(run: Run) -> dict[str, object]:
+    return {
+        "id": run.job,
+        "state": run.state.value,
+        "intent": run.intent.value,
+        "reason": run.reason,
+        "failures": run.failures,
+    }
+
+
+def _begins_to_run(before: Run, after: Run) -> bool:
+    return after.state is State.RUNNING and before.state is not State.RUNNING
+
+
+def _run(fleet: Fleet, row: JobRow, attempt: AttemptRow | None) -> Run:
     return Run(
         row.job.id,
         State(row.state),
@@ -115,8 +130,7 @@ def _close_use(connection: Connection, job: str, attempt: int, now: datetime) ->
     row = next(a for a in jobs.attempts(connection, job) if a.number == attempt)
     cluster = world.clusters(connection).get(row.cluster)
     if cluster is not None:
-        ranks = len(places.places_of(connection, job, attempt))
-        release_rest(connection, job, attempt, ranks, cluster.cluster_time, now)
+        release_rest(connection, job, attempt, cluster.cluster_time, now)
 
 
 def _requeue(

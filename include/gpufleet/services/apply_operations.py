@@ -6,25 +6,24 @@ After a kill anywhere the next caller finds the row, its lease runs out, and the
 from __future__ import annotations
 
 import secrets
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 import structlog
 from sqlalchemy import Connection
 
+from gpufleet.clusters.base import GangSpec
 from gpufleet.errors import GpufleetError, NoCapacity, Refused, Temporary
 from gpufleet.lifecycle.machine import NothingRuns
 from gpufleet.model.hardware import MigInstance
 from gpufleet.services.advance import advance
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.gang import gang_spec
+from gpufleet.services.gang import gang_specs
 from gpufleet.store import jobs, operations, world
+from gpufleet.store.jobs import AttemptRow
 from gpufleet.store.operations import Operation
 
 log = structlog.get_logger()
@@ -32,10 +31,7 @@ log = structlog.get_logger()
 LEASE: Final = timedelta(seconds=15)
 """Longer than any effect may take; after it another executor believes this one dead."""
 WORKERS: Final = 32
-"""Effects at once. They wait for worlds, not for this machine."""
-BATCH: Final = 64
-RECORD_EVERY: Final = 0.2
-"""Seconds between two writes of results: a thousand small launches must not be a thousand transactions."""
+"""Effects under way at once. They wait for other machines; each begins as soon as it is leased."""
 MAX_TRIES: Final = 20
 MAY_BE_GIVEN_UP: Final = ("launch", "save", "buy", "repartition")
 """Something else follows when these fail. A stop or a release that is given up would hold places, and cost, for ever."""
@@ -49,69 +45,73 @@ class Skip:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What the effects of one batch must know, read once after they were leased."""
+
+    live: Mapping[str, AttemptRow]
+    """Each job's live attempt."""
+    clusters: Mapping[tuple[str, int], str]
+    """Where each attempt is or was."""
+    gangs: Mapping[tuple[str, int], GangSpec]
+    broken: Mapping[int, str]
+    """By operation the error of an effect it waited for."""
+
+
+Outcome = Skip | Exception | None
+
+
 def apply_operations(fleet: Fleet) -> int:
     """Do everything that may be done now, in parallel over targets; returns how many effects were tried."""
     tried = 0
-    done = _Done(fleet)
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="operation") as pool:
-        while batch := _lease_batch(fleet):
+        while True:
+            token = secrets.token_hex(8)
+            with fleet.database.write() as connection:
+                batch = operations.lease(connection, fleet.clock.now(), token=token, length=LEASE, most=WORKERS)
+            if not batch:
+                return tried
             tried += len(batch)
-            list(pool.map(partial(_execute, fleet, done), batch))
-            done.write()
-    return tried
+            ready = _ready(fleet, batch)
+            outcomes = pool.map(lambda operation: _outcome(fleet, operation, ready), batch)  # noqa: B023  used up below
+            _record(fleet, token, list(zip(batch, outcomes, strict=True)))
 
 
-Leased = tuple[Operation, str]
+def _ready(fleet: Fleet, batch: list[Operation]) -> Ready:
+    attempts = {(o.args["job"], o.args["attempt"]) for o in batch if "attempt" in o.args}
+    launches = [o for o in batch if o.kind == "launch"]
+    with fleet.database.read() as connection:
+        return Ready(
+            live=jobs.live_attempts_of(connection, {job for job, _ in attempts}),
+            clusters=jobs.clusters_of(connection, {job for job, _ in attempts}),
+            gangs=gang_specs(connection, fleet, [(o.args["job"], o.args["attempt"]) for o in launches]),
+            broken=operations.failed_before(connection, [o.id for o in launches]),
+        )
 
 
-class _Done:
-    """Effects that came to an end, written down together. What a kill loses is done again, and found done."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self._lock = threading.Lock()
-        self._ended: list[tuple[Leased, Skip | None]] = []
-        self._written = time.monotonic()
-
-    def add(self, leased: Leased, skipped: Skip | None) -> None:
-        with self._lock:
-            self._ended.append((leased, skipped))
-            due = time.monotonic() - self._written >= RECORD_EVERY
-        if due:
-            self.write()
-
-    def write(self) -> None:
-        with self._lock:
-            ended, self._ended, self._written = self._ended, [], time.monotonic()
-        if not ended:
-            return
-        with self._fleet.database.write() as connection:
-            for (operation, token), skipped in ended:
-                state, why = ("superseded", skipped.why) if skipped else ("done", "")
-                now = self._fleet.clock.now()
-                operations.record(connection, operation.id, token, now, state=state, error=why)
-
-
-def _lease_batch(fleet: Fleet) -> list[Leased]:
-    token = secrets.token_hex(8)
-    with fleet.database.write() as connection:
-        due = operations.lease_due(connection, fleet.clock.now(), token=token, length=LEASE, most=BATCH)
-    return [(operation, token) for operation in due]
-
-
-def _execute(fleet: Fleet, done: _Done, leased: Leased) -> None:
-    operation, token = leased
+def _outcome(fleet: Fleet, operation: Operation, ready: Ready) -> Outcome:
     try:
-        skipped = _EFFECTS[operation.kind](fleet, operation)
-    except Temporary as e:
-        _try_again(fleet, operation, token, e)
+        return _EFFECTS[operation.kind](fleet, operation, ready)
     except GpufleetError as e:
-        _failed(fleet, operation, token, e)
+        return e
     except Exception as e:  # a fault of ours must not stop the other operations; it is recorded and told
         log.exception("operation broke", operation=operation.name)
-        _failed(fleet, operation, token, e)
-    else:
-        done.add(leased, skipped)
+        return e
+
+
+def _record(fleet: Fleet, token: str, outcomes: list[tuple[Operation, Outcome]]) -> None:
+    now = fleet.clock.now()
+    with fleet.database.write() as connection:
+        done = [operation.id for operation, outcome in outcomes if outcome is None]
+        operations.record_all(connection, done, token, now, state="done")
+        for operation, outcome in outcomes:
+            if isinstance(outcome, Skip):
+                operations.record(connection, operation.id, token, now, state="superseded", error=outcome.why)
+    for operation, outcome in outcomes:
+        if isinstance(outcome, Temporary):
+            _try_again(fleet, operation, token, outcome)
+        elif isinstance(outcome, Exception):
+            _failed(fleet, operation, token, outcome)
 
 
 def _try_again(fleet: Fleet, operation: Operation, token: str, error: Temporary) -> None:
@@ -154,46 +154,42 @@ def _launch_failed(fleet: Fleet, connection: Connection, operation: Operation, e
 # ------------------------------------------------------------------ the effects
 
 
-def _launch(fleet: Fleet, operation: Operation) -> Skip | None:
-    job_id, attempt = operation.args["job"], operation.args["attempt"]
-    with fleet.database.read() as connection:
-        if broken := operations.failed_before(connection, operation.id):
-            raise Refused(f"its slices could not be made: {broken}")
-        live = jobs.live_attempt(connection, job_id)
-        if live is None or live.number != attempt or live.state == "stopping":
-            return Skip("the attempt was stopped before it started")
-        spec = gang_spec(connection, fleet, job_id, attempt)
-    fleet.clusters[live.cluster].launch(spec)
+def _launch(fleet: Fleet, operation: Operation, ready: Ready) -> Skip | None:
+    job, attempt = operation.args["job"], operation.args["attempt"]
+    if broken := ready.broken.get(operation.id):
+        raise Refused(f"its slices could not be made: {broken}")
+    live = ready.live.get(job)
+    if live is None or live.number != attempt or live.state == "stopping":
+        return Skip("the attempt was stopped before it started")
+    fleet.clusters[live.cluster].launch(ready.gangs[job, attempt])
     return None
 
 
-def _stop(fleet: Fleet, operation: Operation) -> Skip | None:
-    cluster = _cluster_of(fleet, operation)
+def _stop(fleet: Fleet, operation: Operation, ready: Ready) -> Skip | None:
     grace = timedelta(seconds=operation.args["grace"])
-    fleet.clusters[cluster].stop(operation.args["job"], operation.args["attempt"], grace=grace)
+    cluster = fleet.clusters[_cluster_of(operation, ready)]
+    cluster.stop(operation.args["job"], operation.args["attempt"], grace=grace)
     return None
 
 
-def _remove(fleet: Fleet, operation: Operation) -> Skip | None:
-    fleet.clusters[_cluster_of(fleet, operation)].remove(operation.args["job"], operation.args["attempt"])
+def _remove(fleet: Fleet, operation: Operation, ready: Ready) -> Skip | None:
+    fleet.clusters[_cluster_of(operation, ready)].remove(operation.args["job"], operation.args["attempt"])
     return None
 
 
-def _save(fleet: Fleet, operation: Operation) -> Skip | None:
+def _save(fleet: Fleet, operation: Operation, ready: Ready) -> Skip | None:
     args = operation.args
-    fleet.clusters[_cluster_of(fleet, operation)].request_save(args["job"], args["attempt"], args["number"])
+    fleet.clusters[_cluster_of(operation, ready)].request_save(args["job"], args["attempt"], args["number"])
     return None
 
 
-def _cluster_of(fleet: Fleet, operation: Operation) -> str:
-    if "cluster" in operation.args:
-        return str(operation.args["cluster"])
-    with fleet.database.read() as connection:
-        attempts = jobs.attempts(connection, operation.args["job"])
-    return next(a.cluster for a in attempts if a.number == operation.args["attempt"])
+def _cluster_of(operation: Operation, ready: Ready) -> str:
+    """An orphan's is told by the operation itself: there is no attempt of it."""
+    args = operation.args
+    return str(args.get("cluster") or ready.clusters[args["job"], args["attempt"]])
 
 
-def _repartition(fleet: Fleet, operation: Operation) -> Skip | None:
+def _repartition(fleet: Fleet, operation: Operation, _ready: Ready) -> Skip | None:
     args = operation.args
     destroy, create = (
         tuple(MigInstance(start, profile) for profile, start in args[key]) for key in ("destroy", "create")
@@ -202,7 +198,7 @@ def _repartition(fleet: Fleet, operation: Operation) -> Skip | None:
     return None
 
 
-def _buy(fleet: Fleet, operation: Operation) -> Skip | None:
+def _buy(fleet: Fleet, operation: Operation, _ready: Ready) -> Skip | None:
     args = operation.args
     bought = fleet.clouds[args["cloud"]].launch(args["offering"], args["count"], token=args["token"])
     with fleet.database.write() as connection:
@@ -210,12 +206,12 @@ def _buy(fleet: Fleet, operation: Operation) -> Skip | None:
     return None
 
 
-def _release(fleet: Fleet, operation: Operation) -> Skip | None:
+def _release(fleet: Fleet, operation: Operation, _ready: Ready) -> Skip | None:
     fleet.clouds[operation.args["cloud"]].terminate(operation.args["instance"])
     return None
 
 
-_EFFECTS: Final[dict[str, Callable[[Fleet, Operation], Skip | None]]] = {
+_EFFECTS: Final[dict[str, Callable[[Fleet, Operation, Ready], Skip | None]]] = {
     "launch": _launch,
     "stop": _stop,
     "remove": _remove,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from sqlalchemy import Connection, select
 
 from gpufleet.clusters.base import GangSpec, PodSpec
-from gpufleet.errors import NotFound
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Container, Job, Share, Slice
 from gpufleet.services.fleet import Fleet
@@ -18,19 +19,29 @@ def pod_name(job_id: str, attempt: int, rank: int) -> str:
     return f"{job_id}-{attempt}-{rank}"
 
 
-def gang_spec(connection: Connection, fleet: Fleet, job_id: str, attempt: int) -> GangSpec:
-    """Raises NotFound for a job that is not there."""
-    row = jobs.get(connection, job_id)
-    if row is None:
-        raise NotFound(f"there is no job {job_id}")
-    job = row.job
-    namespace = connection.execute(select(t.team.c.namespace).where(t.team.c.name == job.team)).scalar() or job.team
-    held = places.places_of(connection, job_id, attempt)
+def gang_specs(
+    connection: Connection, fleet: Fleet, which: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], GangSpec]:
+    """By (job, attempt); jobs that are not there are left out."""
+    keys = list(which)
+    rows = jobs.get_many(connection, {job for job, _ in keys})
+    held = places.places_of_jobs(connection, rows)
+    spaces: dict[str, str] = {
+        row.name: row.namespace for row in connection.execute(select(t.team.c.name, t.team.c.namespace))
+    }
+    return {
+        (job, attempt): _gang(fleet, rows[job].job, attempt, held.get((job, attempt), ()), spaces)
+        for job, attempt in keys
+        if job in rows
+    }
+
+
+def _gang(fleet: Fleet, job: Job, attempt: int, held: tuple[PodPlace, ...], spaces: Mapping[str, str]) -> GangSpec:
     return GangSpec(
-        job=job_id,
+        job=job.id,
         attempt=attempt,
         team=job.team,
-        namespace=namespace,
+        namespace=spaces.get(job.team) or job.team,
         pods=tuple(_pod(fleet, job, attempt, place) for place in held),
         grace=job.checkpoint.grace,
         kind=job.kind,

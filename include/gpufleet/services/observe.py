@@ -14,8 +14,7 @@ from gpufleet.errors import Temporary
 from gpufleet.lifecycle.blame import root_cause
 from gpufleet.lifecycle.machine import AllOver, AllStarted, AllSucceeded, Disturbed, Event, NothingRuns, PodsFailed
 from gpufleet.model.hardware import Node, NodeState
-from gpufleet.model.snapshot import PodPlace
-from gpufleet.services.advance import advance, operation_name
+from gpufleet.services.advance import advance_all, operation_name
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.meter import meter_nodes, meter_pods
 from gpufleet.services.progress import read_progress
@@ -77,34 +76,39 @@ def _record(connection: Connection, fleet: Fleet, seen: Observation, said: Peaks
     pods: Seen = defaultdict(list)
     for pod in seen.pods:
         pods[pod.job, pod.attempt].append(pod)
-    meter_pods(connection, pods, seen.cluster_time, now)
-    nodes = {n.name: n for n in seen.nodes}
-    planned, launching = places.live_places(connection), operations.open_names(connection, "launch")
-    for attempt in jobs.live_attempts(connection):
-        if attempt.cluster == seen.cluster:
-            key = (attempt.job, attempt.number)
-            own = pods.get(key, [])
-            memory.note(connection, *key, _peak(attempt, own, said.get(key), seen.at), now)
-            is_launching = operation_name("launch", *key) in launching
-            look = _Look(connection, fleet, seen, nodes, attempt, own, planned.get(key, ()), is_launching)
-            event = _event(look)
-            if event is not None:
-                advance(connection, fleet, attempt.job, event, now)
+    meter_pods(connection, pods, now)
+    live = [a for a in jobs.live_attempts(connection) if a.cluster == seen.cluster]
+    look = _Look(
+        seen, pods, {n.name: n for n in seen.nodes}, places.live_places(connection), _launches(connection, live, pods)
+    )
+    peaks = {(a.job, a.number): _peak(a, look.pods_of(a), said.get((a.job, a.number)), seen.at) for a in live}
+    memory.note_all(connection, peaks, now)
+    found = {a.job: event for a in live if (event := _event(connection, fleet, a, look)) is not None}
+    advance_all(connection, fleet, found, now)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One attempt at one look: what was planned for it, what is there of it."""
+    """One look at a cluster, with what was to be seen there."""
 
-    connection: Connection
-    fleet: Fleet
     seen: Observation
+    pods: Seen
     nodes: dict[str, Node]
-    attempt: AttemptRow
-    pods: list[PodSeen]
-    wanted: tuple[PodPlace, ...]
-    is_launching: bool
-    """Whether its launch is decided and not done yet."""
+    held: places.Pods
+    launches: dict[str, str]
+    """State of each launch that may matter, by its name."""
+
+    def pods_of(self, attempt: AttemptRow) -> list[PodSeen]:
+        return self.pods.get((attempt.job, attempt.number), [])
+
+    def launch_of(self, attempt: AttemptRow) -> str | None:
+        return self.launches.get(operation_name("launch", attempt.job, attempt.number))
+
+
+def _launches(connection: Connection, live: list[AttemptRow], pods: Seen) -> dict[str, str]:
+    """Of attempts without pods, and of stopping ones."""
+    asked = [a for a in live if a.state == "stopping" or (a.job, a.number) not in pods]
+    return operations.states_of(connection, [operation_name("launch", a.job, a.number) for a in asked])
 
 
 def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: datetime) -> memory.Peak:
@@ -119,22 +123,31 @@ def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: dateti
     )
 
 
-def _event(look: _Look) -> Event | None:
+def _event(connection: Connection, fleet: Fleet, attempt: AttemptRow, look: _Look) -> Event | None:
     """What this look says of one attempt, the most telling thing first."""
-    attempt, pods = look.attempt, look.pods
-    if len(pods) >= len(look.wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
+    wanted, pods = look.held.get((attempt.job, attempt.number), ()), look.pods_of(attempt)
+    if len(pods) >= len(wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
         return AllSucceeded()
     if attempt.state == "stopping":
-        return None if look.is_launching or any(not p.phase.is_over for p in pods) else AllOver()
-    if leaving := _leaving(look.connection, attempt, [p.node for p in look.wanted], look.nodes):
+        return _over(attempt, pods, look)
+    if leaving := _leaving(connection, attempt, [p.node for p in wanted], look.nodes):
         return Disturbed(leaving)
     if not pods:
-        return None if look.is_launching else _missing(look.connection, attempt, look.seen)
+        return _missing(connection, attempt, look)
     failed = tuple((p.rank, p.exit_code, p.reason) for p in pods if p.phase in (Phase.FAILED, Phase.LOST))
     if failed:
         why, own = root_cause(failed)
         return PodsFailed(why) if own else Disturbed(why)
-    return _started(look) if attempt.state == "starting" else None
+    if attempt.state == "starting":
+        return _started(fleet, attempt, pods, len(wanted), look.seen.at)
+    return None
+
+
+def _over(attempt: AttemptRow, pods: list[PodSeen], look: _Look) -> Event | None:
+    """A stopping attempt is over when its pods have ended and no launch of it can still begin."""
+    if any(not p.phase.is_over for p in pods):
+        return None
+    return None if look.launch_of(attempt) in operations.OPEN else AllOver()
 
 
 def _leaving(connection: Connection, attempt: AttemptRow, names: list[str], nodes: dict[str, Node]) -> str | None:
@@ -155,26 +168,25 @@ def _remember_interruption(connection: Connection, attempt: AttemptRow, node: st
         jobs.change_attempt(connection, attempt.job, attempt.number, interruption=notice.id)
 
 
-def _missing(connection: Connection, attempt: AttemptRow, seen: Observation) -> Event | None:
+def _missing(connection: Connection, attempt: AttemptRow, look: _Look) -> Event | None:
     """No pods: nothing yet if the launch is open, else believed only when seen twice."""
-    launch = operations.state_of(connection, operation_name("launch", attempt.job, attempt.number))
-    if launch != "done":
+    if look.launch_of(attempt) != "done":
         return None
     if attempt.missing_since is None:
-        jobs.change_attempt(connection, attempt.job, attempt.number, missing_since=seen.at)
+        jobs.change_attempt(connection, attempt.job, attempt.number, missing_since=look.seen.at)
         return None
-    if seen.at - attempt.missing_since < MISSING_GRACE:
+    if look.seen.at - attempt.missing_since < MISSING_GRACE:
         return None
     return NothingRuns("its pods vanished")
 
 
-def _started(look: _Look) -> Event | None:
-    up = [p for p in look.pods if p.phase in (Phase.RUNNING, Phase.SUCCEEDED)]
-    if len(up) == len(look.wanted):
+def _started(fleet: Fleet, attempt: AttemptRow, pods: list[PodSeen], wanted: int, at: datetime) -> Event | None:
+    up = [p for p in pods if p.phase in (Phase.RUNNING, Phase.SUCCEEDED)]
+    if len(up) == wanted:
         return AllStarted()
-    if look.seen.at - look.attempt.decided_at > look.fleet.recovery.start_timeout:
-        late = [p for p in look.pods if p.phase is Phase.PENDING]
+    if at - attempt.decided_at > fleet.recovery.start_timeout:
+        late = [p for p in pods if p.phase is Phase.PENDING]
         told = next((f": rank {p.rank} waits ({p.reason})" for p in late if p.reason), "")
-        waited = look.fleet.recovery.start_timeout.total_seconds()
+        waited = fleet.recovery.start_timeout.total_seconds()
         return Disturbed(f"not all pods ran after {waited:g} s{told}", tuple(sorted({p.node for p in late})))
     return None

@@ -23,7 +23,8 @@ from gpufleet.procurement.choose import Places, Purchase, allowed, cheapest
 from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.frozen import frozen
-from gpufleet.store import jobs, ledger, operations, places, world
+from gpufleet.store import jobs, ledger, operations, places, verdicts, world
+from gpufleet.store.codec import load_node
 
 CURABLE: Final = {
     Reason.NOT_ENOUGH,
@@ -68,15 +69,15 @@ def plan_capacity(fleet: Fleet) -> None:
 
 
 def _wanted(connection: Connection, fleet: Fleet, now: datetime) -> list[Job]:
-    verdicts = jobs.verdicts(connection)
+    reasons = verdicts.by_job(connection)
     return [
         row.job
         for row in jobs.live(connection)
         if row.state == "pending"
         and row.waiting_since is not None
         and now - row.waiting_since >= fleet.buying.buy_after
-        and row.job.id in verdicts
-        and verdicts[row.job.id].reason in CURABLE
+        and row.job.id in reasons
+        and reasons[row.job.id].reason in CURABLE
     ]
 
 
@@ -171,8 +172,13 @@ def _release_idle(fleet: Fleet, now: datetime) -> None:
         busy = {p.node for pods in places.live_places(connection).values() for p in pods}
         clouds = {i.name: i.cloud for i in world.instances(connection) if i.state == "ready"}
         for row in world.node_rows(connection):
-            instance = row.facts.get("instance")
-            if instance not in clouds or row.facts["capacity"] not in (CapacityType.SPOT, CapacityType.ON_DEMAND):
+            node = load_node(row.text)
+            instance = node.instance
+            if (
+                instance is None
+                or instance not in clouds
+                or node.capacity not in (CapacityType.SPOT, CapacityType.ON_DEMAND)
+            ):
                 continue
             if row.name in busy:
                 if row.idle_since is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import structlog
@@ -12,10 +13,10 @@ from gpufleet.lifecycle.machine import Disturbed, Placed
 from gpufleet.model.plan import Eviction, Move, Placement, Plan, Repartition
 from gpufleet.model.snapshot import Snapshot
 from gpufleet.scheduling import run_pass as decide
-from gpufleet.services.advance import advance, operation_name, target
+from gpufleet.services.advance import advance, advance_all, operation_name, target
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.frozen import frozen
-from gpufleet.store import jobs, leases, operations
+from gpufleet.store import jobs, leases, operations, verdicts
 
 log = structlog.get_logger()
 
@@ -44,14 +45,12 @@ def run_pass(fleet: Fleet) -> Plan:
 def commit_plan(connection: Connection, fleet: Fleet, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
     """Write attempts and operations; placements that wait for someone's leaving are planned again when it has left."""
     remakes = _commit_repartitions(connection, plan.repartitions, snapshot, now)
-    for placement in plan.placements:
-        if not placement.after:
-            _commit_placement(connection, fleet, snapshot, placement, remakes, now)
+    _commit_placements(connection, fleet, snapshot, plan.placements, remakes, now)
     for eviction in plan.evictions:
         _commit_eviction(connection, fleet, eviction, now)
     for move in plan.moves:
         _commit_move(connection, fleet, move, now)
-    jobs.set_verdicts(connection, plan.waiting, now)
+    verdicts.replace_all(connection, plan.waiting, now)
 
 
 Remakes = dict[tuple[str, int], int]
@@ -81,27 +80,37 @@ def _commit_repartitions(
     }
 
 
-def _commit_placement(
-    connection: Connection, fleet: Fleet, snapshot: Snapshot, placement: Placement, remakes: Remakes, now: datetime
+def _commit_placements(
+    connection: Connection,
+    fleet: Fleet,
+    snapshot: Snapshot,
+    placements: Iterable[Placement],
+    remakes: Remakes,
+    now: datetime,
 ) -> None:
-    row = jobs.get(connection, placement.job)
-    if row is None or row.state != "pending":
-        return
-    cluster = next(n.cluster for n in snapshot.nodes if n.name == placement.pods[0].node)
-    marks = dict.fromkeys((p.rank for p in placement.pods), "guaranteed")
-    number = jobs.add_attempt(connection, row.job, cluster, placement.pods, marks, now)
+    given = {p.job: p for p in placements if not p.after}
+    rows = jobs.get_many(connection, given)
+    clusters = {n.name: n.cluster for n in snapshot.nodes}
+    starting = [p for job, p in sorted(given.items()) if job in rows and rows[job].state == "pending"]
+    new = [
+        jobs.NewAttempt(p.job, clusters[p.pods[0].node], p.pods, dict.fromkeys((x.rank for x in p.pods), "guaranteed"))
+        for p in starting
+    ]
+    numbers = jobs.add_attempts(connection, new, now)
+    operations.decide_all(connection, now, [_launch(p, numbers[p.job], remakes) for p in starting])
+    jobs.change_many(connection, [{"id": p.job, "not_before": None} for p in starting])
+    advance_all(connection, fleet, {job: Placed(number) for job, number in numbers.items()}, now)
+
+
+def _launch(placement: Placement, number: int, remakes: Remakes) -> operations.Wanted:
     after = sorted({remakes[p.node, gpu] for p in placement.pods for gpu in p.devices if (p.node, gpu) in remakes})
-    operations.decide(
-        connection,
-        now,
+    return operations.Wanted(
         kind="launch",
-        target=target(row.job.id),
-        name=operation_name("launch", row.job.id, number),
-        args={"job": row.job.id, "attempt": number},
+        target=target(placement.job),
+        name=operation_name("launch", placement.job, number),
+        args={"job": placement.job, "attempt": number},
         after=tuple(after),
     )
-    jobs.change(connection, row.job.id, not_before=None)
-    advance(connection, fleet, row.job.id, Placed(number), now)
 
 
 def _commit_eviction(connection: Connection, fleet: Fleet, eviction: Eviction, now: datetime) -> None:

@@ -175,18 +175,18 @@ def _learned(connection: Connection, request: JobRequest, team: Team) -> JobRequ
 
 def _refuse_impossible(connection: Connection, request: JobRequest) -> None:
     """What no device of the fleet, and none on sale, could ever hold."""
-    shapes = world.shapes(connection)
+    nodes = world.nodes(connection)
     on_sale = [offering for offering, _, _ in world.offerings(connection)]
-    if not shapes and not on_sale:
+    if not nodes and not on_sale:
         return  # no world was seen yet: the pass will say what does not fit
     _refuse_levels(connection, request)
-    models = {name: gpu_model(name) for name in {*shapes, *(o.model for o in on_sale)}}
+    models = {n.model.name: n.model for n in nodes} | {o.model: gpu_model(o.model) for o in on_sale}
     allowed = [m for name, m in sorted(models.items()) if not request.models or name in request.models]
     if not allowed:
         raise Invalid(
             f"models: none of {', '.join(request.models)} is in this fleet or on sale; there are {', '.join(sorted(models))}."
         )
-    largest = max([*shapes.values(), *(o.gpus for o in on_sale)])
+    largest = max([len(n.devices) for n in nodes] + [o.gpus for o in on_sale])
     _refuse_demand(request, allowed, largest)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, select
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.services.change_job import find_job
 from gpufleet.services.fleet import Fleet
-from gpufleet.store import jobs, leases, places, tenancy, world
+from gpufleet.store import jobs, leases, places, tenancy, verdicts, world
 from gpufleet.store import schema as t
 from gpufleet.store.codec import load_node
 from gpufleet.store.jobs import JobRow
@@ -20,11 +20,11 @@ from gpufleet.store.jobs import JobRow
 def jobs_view(fleet: Fleet, *, team: str | None = None, limit: int = 200) -> list[dict[str, Any]]:
     """Jobs, live ones first, each with its state, place in the line and the reason it waits."""
     with fleet.database.read() as connection:
-        verdicts, held = jobs.verdicts(connection), places.live_places(connection)
+        reasons, held = verdicts.by_job(connection), places.live_places(connection)
         attempts = {a.job: a.number for a in jobs.live_attempts(connection)}
         rows = [r for r in jobs.recent(connection, limit) if team is None or r.job.team == team]
         return [
-            _job(row, verdicts.get(row.job.id), held.get((row.job.id, attempts.get(row.job.id, 0)), ())) for row in rows
+            _job(row, reasons.get(row.job.id), held.get((row.job.id, attempts.get(row.job.id, 0)), ())) for row in rows
         ]
 
 
@@ -34,7 +34,7 @@ def job_view(fleet: Fleet, text: str) -> dict[str, Any]:
         row = find_job(connection, text)
         number = next((a.number for a in jobs.attempts(connection, row.job.id) if a.state != "ended"), 0)
         held = places.places_of(connection, row.job.id, number) if number else ()
-        view = _job(row, jobs.verdicts(connection).get(row.job.id), held)
+        view = _job(row, verdicts.by_job(connection).get(row.job.id), held)
         saves = connection.execute(
             select(t.checkpoint).where(t.checkpoint.c.job == row.job.id).order_by(t.checkpoint.c.at)
         )
@@ -113,7 +113,8 @@ def fleet_view(fleet: Fleet) -> dict[str, Any]:
         rows = {r.job.id: r for r in jobs.live(connection)}
         attempts = {a.job: a.number for a in jobs.live_attempts(connection)}
         held = {k: v for k, v in places.live_places(connection).items() if attempts.get(k[0]) == k[1]}
-        nodes = [_node(r, held, rows) for r in world.node_rows(connection)]
+        on = _by_node(held, rows)
+        nodes = [_node(r, on.get(r.name, ())) for r in world.node_rows(connection)]
         clusters = world.clusters(connection)
         now = fleet.clock.now()
         return {
@@ -143,13 +144,24 @@ def _levels(clusters: Iterable[world.ClusterRow]) -> tuple[str, ...]:
     return max((c.levels for c in clusters), key=lambda levels: len(levels), default=())
 
 
-def _node(row: Row[Any], held: places.Pods, jobs_: dict[str, JobRow]) -> dict[str, Any]:
-    node = load_node(row.facts)
-    uses: dict[int, list[dict[str, Any]]] = {d.index: [] for d in node.devices}
+Pods = Sequence[tuple[PodPlace, dict[str, Any]]]
+"""Places with whose they are."""
+
+
+def _by_node(held: places.Pods, jobs_: dict[str, JobRow]) -> dict[str, Pods]:
+    found: dict[str, list[tuple[PodPlace, dict[str, Any]]]] = {}
     for (job_id, _attempt_number), pods in sorted(held.items()):
         for pod in pods:
-            if pod.node == node.name:
-                _add_uses(uses, pod, {"job": job_id, "team": jobs_[job_id].job.team, "rank": pod.rank})
+            who = {"job": job_id, "team": jobs_[job_id].job.team, "rank": pod.rank}
+            found.setdefault(pod.node, []).append((pod, who))
+    return dict(found)
+
+
+def _node(row: Row[Any], pods: Pods) -> dict[str, Any]:
+    node = load_node(row.text)
+    uses: dict[int, list[dict[str, Any]]] = {d.index: [] for d in node.devices}
+    for pod, who in pods:
+        _add_uses(uses, pod, who)
     return {
         "node": node.name,
         "model": node.model.name,

@@ -5,7 +5,9 @@ The model knows nothing of this; a field added there with a default still reads 
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
@@ -53,7 +55,10 @@ def dump_node(node: Node) -> Any:
     return dump(bare) | {"model": node.model.name}
 
 
-def load_node(value: Any) -> Node:
+@lru_cache(maxsize=20_000)
+def load_node(text: str) -> Node:
+    """Out of the JSON text of a row. A fleet's nodes hardly change, and every look and every plan reads them all."""
+    value = json.loads(text)
     model = gpu_model(value["model"])
     bare = dump(replace(model, profiles=(), aliases=()))
     return replace(load(Node, {**value, "model": bare}), model=model)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from gpufleet.model.plan import Waiting
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Job, Whole
 from gpufleet.store import schema as t
+from gpufleet.store.chunks import chunks
 from gpufleet.store.codec import dump_job, load_job
-from gpufleet.store.places import AT_ONCE, batched, place_rows
+from gpufleet.store.places import EMPTY_PLACE, place_rows
 
 ENDED = ("succeeded", "failed", "cancelled")
 """States a job never leaves."""
@@ -110,13 +110,13 @@ def get(connection: Connection, job_id: str) -> JobRow | None:
     return _job_row(row) if row else None
 
 
-def get_all(connection: Connection, ids: Iterable[str]) -> dict[str, JobRow]:
-    """By id; those that are not there are left out."""
-    found = {}
-    for some in batched(sorted(ids), AT_ONCE):
-        for row in connection.execute(select(t.job).where(t.job.c.id.in_(some))):
-            found[row.id] = _job_row(row)
-    return found
+def get_many(connection: Connection, ids: Iterable[str]) -> dict[str, JobRow]:
+    """Those that are there, by id."""
+    return {
+        row.id: _job_row(row)
+        for some in chunks(ids)
+        for row in connection.execute(select(t.job).where(t.job.c.id.in_(some)))
+    }
 
 
 def find(connection: Connection, text: str) -> tuple[str, ...]:
@@ -158,6 +158,14 @@ def change(connection: Connection, job_id: str, **values: Any) -> None:
     connection.execute(update(t.job).where(t.job.c.id == job_id).values(**values))
 
 
+def change_many(connection: Connection, changes: Sequence[dict[str, Any]]) -> None:
+    """Of each the job's `id` and the same other columns."""
+    if changes:
+        values = {name: bindparam(f"new_{name}", type_=t.job.c[name].type) for name in changes[0] if name != "id"}
+        change = update(t.job).where(t.job.c.id == bindparam("new_id")).values(values)
+        connection.execute(change, [{f"new_{name}": value for name, value in c.items()} for c in changes])
+
+
 def attempts(connection: Connection, job_id: str) -> tuple[AttemptRow, ...]:
     query = select(t.attempt).where(t.attempt.c.job == job_id).order_by(t.attempt.c.number)
     return tuple(AttemptRow(*row) for row in connection.execute(query))
@@ -168,29 +176,69 @@ def live_attempts(connection: Connection) -> tuple[AttemptRow, ...]:
     return tuple(AttemptRow(*row) for row in connection.execute(query))
 
 
+def live_attempts_of(connection: Connection, ids: Iterable[str]) -> dict[str, AttemptRow]:
+    """By job; a job has at most one."""
+    a = t.attempt
+    return {
+        row.job: AttemptRow(*row)
+        for some in chunks(ids)
+        for row in connection.execute(select(a).where(a.c.job.in_(some), a.c.state != "ended"))
+    }
+
+
+def clusters_of(connection: Connection, ids: Iterable[str]) -> dict[tuple[str, int], str]:
+    """By (job, number), the cluster of every attempt of these jobs."""
+    a = t.attempt.c
+    return {
+        (row.job, row.number): row.cluster
+        for some in chunks(ids)
+        for row in connection.execute(select(a.job, a.number, a.cluster).where(a.job.in_(some)))
+    }
+
+
 def live_attempt(connection: Connection, job_id: str) -> AttemptRow | None:
-    row = connection.execute(select(t.attempt).where(t.attempt.c.job == job_id, t.attempt.c.state != "ended")).first()
-    return AttemptRow(*row) if row else None
+    return live_attempts_of(connection, [job_id]).get(job_id)
 
 
-def add_attempt(
-    connection: Connection, job: Job, cluster: str, places: tuple[PodPlace, ...], marks: dict[int, str], now: datetime
-) -> int:
-    """Write a new attempt and its assignments; the database refuses a second live one, and a device given twice."""
-    last = connection.execute(select(func.max(t.attempt.c.number)).where(t.attempt.c.job == job.id)).scalar()
-    number = int(last or 0) + 1
-    connection.execute(
-        insert(t.attempt).values(
-            job=job.id, number=number, state="starting", cluster=cluster, decided_at=now, end_reason=""
+@dataclass(frozen=True, slots=True)
+class NewAttempt:
+    """What a plan gives a job: places on one cluster, and by rank whether they are within its guarantee."""
+
+    job: str
+    cluster: str
+    places: tuple[PodPlace, ...]
+    marks: dict[int, str]
+
+
+def add_attempts(connection: Connection, new: Sequence[NewAttempt], now: datetime) -> dict[str, int]:
+    """Write attempts and their assignments; the database refuses a second live one, and a device given twice.
+
+    Returns each job's attempt number.
+    """
+    if not new:
+        return {}
+    count = func.max(t.attempt.c.number).label("last")
+    last: dict[str, int] = {
+        row.job: row.last
+        for some in chunks(n.job for n in new)
+        for row in connection.execute(
+            select(t.attempt.c.job, count).where(t.attempt.c.job.in_(some)).group_by(t.attempt.c.job)
         )
+    }
+    numbers = {n.job: last.get(n.job, 0) + 1 for n in new}
+    begun = {"state": "starting", "decided_at": now, "end_reason": ""}
+    connection.execute(
+        insert(t.attempt), [{"job": n.job, "number": numbers[n.job], "cluster": n.cluster, **begun} for n in new]
     )
-    for place in places:
-        mark = marks.get(place.rank, "guaranteed")
+    connection.execute(insert(t.assignment), [row for n in new for row in _assignments(n, numbers[n.job])])
+    return numbers
+
+
+def _assignments(new: NewAttempt, number: int) -> Iterator[dict[str, Any]]:
+    for place in new.places:
+        whose = {"job": new.job, "attempt": number, "quota_mark": new.marks.get(place.rank, "guaranteed"), "live": True}
         for values in place_rows(place):
-            connection.execute(
-                insert(t.assignment).values(job=job.id, attempt=number, quota_mark=mark, live=True, **values)
-            )
-    return number
+            yield EMPTY_PLACE | values | whose
 
 
 def change_attempt(connection: Connection, job_id: str, number: int, **values: Any) -> None:
@@ -199,27 +247,13 @@ def change_attempt(connection: Connection, job_id: str, number: int, **values: A
     )
 
 
-def set_verdicts(connection: Connection, waiting: tuple[Waiting, ...], now: datetime) -> None:
-    """The latest reason for each waiting job; jobs that wait no more lose theirs."""
-    connection.execute(delete(t.verdict))
-    rows = [
-        {
-            "job": w.job,
-            "position": w.position,
-            "queue_position": w.queue_position,
-            "reason": w.reason.value,
-            "detail": w.detail,
-            "unblock": w.unblock,
-            "at": now,
-        }
-        for w in waiting
-    ]
-    if rows:
-        connection.execute(insert(t.verdict), rows)
-
-
-def verdicts(connection: Connection) -> dict[str, Row[Any]]:
-    return {r.job: r for r in connection.execute(select(t.verdict))}
+def attempts_run(connection: Connection, which: Sequence[tuple[str, int]], now: datetime) -> None:
+    """All pods of these (job, number) have started."""
+    if which:
+        a = t.attempt
+        change = update(a).where(a.c.job == bindparam("of"), a.c.number == bindparam("nth"))
+        rows = [{"of": job, "nth": number} for job, number in which]
+        connection.execute(change.values(state="running", running_at=now), rows)
 
 
 def pods_of(job: Job) -> tuple[tuple[int, int], ...]:

@@ -9,33 +9,32 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.store import schema as t
-
-AT_ONCE: Final = 500
+from gpufleet.store.chunks import chunks
 
 
 def add_usage(
     connection: Connection, *, id: str, at: datetime, event: str, node: str, recorded_at: datetime, **rest: Any
 ) -> bool:
     """Write an event once; the same id again is the same event. True when it was new."""
-    if connection.execute(select(t.usage_event.c.id).where(t.usage_event.c.id == id)).first():
-        return False
-    facts = rest.pop("facts", {})
-    connection.execute(
-        insert(t.usage_event).values(id=id, at=at, event=event, node=node, recorded_at=recorded_at, facts=facts, **rest)
-    )
-    return True
+    return add_usages(connection, [{"id": id, "at": at, "event": event, "node": node, **rest}], recorded_at) == 1
 
 
-def add_all_usage(connection: Connection, events: Sequence[dict[str, Any]]) -> None:
-    """Write many events, each once: the columns of the table, `id` among them."""
-    known: set[str] = set()
-    ids = [event["id"] for event in events]
-    for start in range(0, len(ids), AT_ONCE):
-        query = select(t.usage_event.c.id).where(t.usage_event.c.id.in_(ids[start : start + AT_ONCE]))
-        known.update(connection.execute(query).scalars())
-    fresh = {event["id"]: event for event in events if event["id"] not in known}
-    if fresh:
-        connection.execute(insert(t.usage_event), list(fresh.values()))
+NOBODY: Final[dict[str, Any]] = {"job": None, "attempt": None, "gpu": None, "team": None, "project": None, "facts": {}}
+"""Columns that only some events fill."""
+
+
+def add_usages(connection: Connection, events: Sequence[dict[str, Any]], recorded_at: datetime) -> int:
+    """Write those that are new; returns how many were. Of each at least `id`, `at`, `event` and `node`."""
+    u = t.usage_event
+    known = {
+        id
+        for some in chunks(e["id"] for e in events)
+        for id in connection.execute(select(u.c.id).where(u.c.id.in_(some))).scalars()
+    }
+    new = [NOBODY | e | {"recorded_at": recorded_at} for e in events if e["id"] not in known]
+    if new:
+        connection.execute(insert(u), new)
+    return len(new)
 
 
 def usage_until(connection: Connection, until: datetime) -> tuple[Row[Any], ...]:

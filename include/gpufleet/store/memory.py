@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from gpufleet.model.workload import Job, Workload
 from gpufleet.placement.memory import Measured, MemoryPoint
 from gpufleet.store import jobs
 from gpufleet.store import schema as t
+from gpufleet.store.chunks import chunks
 
 MOST_MIB = 2**53
 """More than any GPU has; a larger number is damage."""
@@ -61,16 +62,28 @@ def _larger(one: int | None, other: int | None) -> int | None:
     return max(said, default=None)
 
 
-def note(connection: Connection, job: str, attempt: int, seen: Peak, now: datetime) -> None:
-    """Add what was seen of an attempt; nothing is written when that is nothing new."""
-    if seen == Peak():
-        return
-    key = (t.memory_peak.c.job == job, t.memory_peak.c.attempt == attempt)
-    row = connection.execute(select(t.memory_peak).where(*key)).first()
-    known = _peak(row) if row else Peak()
-    peak = known.with_more(seen)
-    if not peak.is_news or peak == known:
-        return
+def note_all(connection: Connection, seen: Mapping[tuple[str, int], Peak], now: datetime) -> None:
+    """Add what was seen of (job, attempt)s; nothing is written where that is nothing new."""
+    told = {key: peak for key, peak in seen.items() if peak != Peak()}
+    known = _known(connection, {job for job, _ in told})
+    for key, peak in told.items():
+        before = known.get(key, Peak())
+        after = before.with_more(peak)
+        if after.is_news and after != before:
+            _write(connection, key, after, now, is_new=key not in known)
+
+
+def _known(connection: Connection, of: Iterable[str]) -> dict[tuple[str, int], Peak]:
+    m = t.memory_peak
+    return {
+        (row.job, row.attempt): _peak(row)
+        for some in chunks(of)
+        for row in connection.execute(select(m).where(m.c.job.in_(some)))
+    }
+
+
+def _write(connection: Connection, key: tuple[str, int], peak: Peak, now: datetime, *, is_new: bool) -> None:
+    job, attempt = key
     values = {
         "device_mib": peak.device_mib,
         "allocator_mib": peak.allocator_mib,
@@ -78,8 +91,9 @@ def note(connection: Connection, job: str, attempt: int, seen: Peak, now: dateti
         "settled": peak.settled,
         "at": now,
     }
-    if row:
-        connection.execute(update(t.memory_peak).where(*key).values(**values))
+    m = t.memory_peak
+    if not is_new:
+        connection.execute(update(m).where(m.c.job == job, m.c.attempt == attempt).values(**values))
     elif known_job := jobs.get(connection, job):
         _first(connection, known_job.job, attempt, values)
 

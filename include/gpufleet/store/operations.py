@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, insert, or_, select, update
 
 from gpufleet.store import schema as t
+from gpufleet.store.chunks import chunks
 
 OPEN = ("todo", "leased")
 
@@ -26,6 +29,18 @@ class Operation:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An effect to write down. `after` are ids of effects that must be done first."""
+
+    kind: str
+    target: str
+    name: str
+    args: dict[str, Any]
+    after: tuple[int, ...] = ()
+    not_before: datetime | None = None
+
+
 def decide(
     connection: Connection,
     now: datetime,
@@ -38,57 +53,54 @@ def decide(
     not_before: datetime | None = None,
 ) -> int:
     """Write the effect down; the same name again is the same effect. Returns its id."""
-    known = connection.execute(select(t.operation.c.id).where(t.operation.c.name == name)).scalar()
-    if known is not None:
-        return int(known)
-    result = connection.execute(
-        insert(t.operation).values(
-            kind=kind,
-            target=target,
-            name=name,
-            args=args,
-            after=list(after),
-            state="todo",
-            tries=0,
-            created_at=now,
-            error="",
-            not_before=not_before,
+    return decide_all(connection, now, [Wanted(kind, target, name, args, after, not_before)])[name]
+
+
+def decide_all(connection: Connection, now: datetime, wanted: Sequence[Wanted]) -> dict[str, int]:
+    """The same for many: by name the id."""
+    known = _ids(connection, [w.name for w in wanted])
+    new = {w.name: w for w in wanted if w.name not in known}  # the same name twice is one effect
+    if not new:
+        return known
+    begun = {"state": "todo", "tries": 0, "created_at": now, "error": ""}
+    rows = [
+        {"kind": w.kind, "target": w.target, "name": w.name, "args": w.args, "after": list(w.after)}
+        | {"not_before": w.not_before}
+        | begun
+        for w in new.values()
+    ]
+    connection.execute(insert(t.operation), rows)
+    return known | _ids(connection, new)
+
+
+def _ids(connection: Connection, names: Iterable[str]) -> dict[str, int]:
+    op = t.operation.c
+    return {
+        row.name: row.id
+        for some in chunks(names)
+        for row in connection.execute(select(op.id, op.name).where(op.name.in_(some)))
+    }
+
+
+def lease(connection: Connection, now: datetime, *, token: str, length: timedelta, most: int) -> list[Operation]:
+    """Lease the oldest effects that may run now: nothing older is open on their target, what they wait for is done."""
+    ready = (row for row in connection.execute(_candidates(now, most)).all() if _ready(connection, row.after))
+    rows = list(islice(ready, most))
+    free = {row.id for row in rows}
+    for some in chunks(row.id for row in rows):
+        taken = connection.execute(
+            update(t.operation)
+            .where(t.operation.c.id.in_(some), _free(now))
+            .values(state="leased", lease_token=token, lease_until=now + length, tries=t.operation.c.tries + 1)
         )
-    )
-    return int(result.inserted_primary_key[0])  # type: ignore[index]  # an insert of one row has one key
-
-
-def lease_next(
-    connection: Connection, now: datetime, *, token: str, length: timedelta, kinds: tuple[str, ...] = ()
-) -> Operation | None:
-    """Lease the oldest effect that may run now: nothing older is open on its target, and what it waits for is done."""
-    return next(iter(lease_due(connection, now, token=token, length=length, most=1, kinds=kinds)), None)
-
-
-def lease_due(
-    connection: Connection,
-    now: datetime,
-    *,
-    token: str,
-    length: timedelta,
-    most: int,
-    kinds: tuple[str, ...] = (),
-) -> tuple[Operation, ...]:
-    """Lease the oldest effects that may run now, at most so many, all with one token; each has a target of its own."""
-    ready = [row for row in connection.execute(_candidates(now, kinds)) if _ready(connection, row.after)][:most]
-    if not ready:
-        return ()
-    connection.execute(
-        update(t.operation)
-        .where(t.operation.c.id.in_([row.id for row in ready]), _free(now))
-        .values(state="leased", lease_token=token, lease_until=now + length, tries=t.operation.c.tries + 1)
-    )
-    mine = set(connection.execute(select(t.operation.c.id).where(t.operation.c.lease_token == token)).scalars())
-    return tuple(
+        if taken.rowcount != len(some):  # somebody else was quicker with one of them
+            mine = select(t.operation.c.id).where(t.operation.c.id.in_(some), t.operation.c.lease_token == token)
+            free -= set(some) - set(connection.execute(mine).scalars())
+    return [
         Operation(row.id, row.kind, row.target, row.name, row.args, row.tries + 1, row.created_at)
-        for row in ready
-        if row.id in mine
-    )
+        for row in rows
+        if row.id in free
+    ]
 
 
 def _free(now: datetime) -> Any:
@@ -97,12 +109,12 @@ def _free(now: datetime) -> Any:
     return or_(and_(op.state == "todo", due), and_(op.state == "leased", op.lease_until < now))
 
 
-def _candidates(now: datetime, kinds: tuple[str, ...]) -> Any:
+def _candidates(now: datetime, most: int) -> Any:
+    """More than are asked for, since some may wait for others."""
     older = t.operation.alias("older")
     op = t.operation.c
     blocked = exists().where(older.c.target == op.target, older.c.id < op.id, older.c.state.in_(OPEN))
-    query = select(t.operation).where(_free(now), ~blocked).order_by(op.id).limit(200)
-    return query.where(op.kind.in_(kinds)) if kinds else query
+    return select(t.operation).where(_free(now), ~blocked).order_by(op.id).limit(most + 200)
 
 
 def _ready(connection: Connection, after: list[int]) -> bool:
@@ -112,27 +124,45 @@ def _ready(connection: Connection, after: list[int]) -> bool:
     return connection.execute(open_).first() is None
 
 
-def failed_before(connection: Connection, operation_id: int) -> str | None:
-    """The error of an effect this one waited for, when that one failed."""
-    after = connection.execute(select(t.operation.c.after).where(t.operation.c.id == operation_id)).scalar_one()
-    if not after:
-        return None
-    row = connection.execute(
-        select(t.operation.c.error).where(t.operation.c.id.in_(after), t.operation.c.state == "failed").limit(1)
-    ).first()
-    return row.error if row else None
+def failed_before(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    """By effect the error of one it waited for, where that one failed."""
+    op = t.operation.c
+    waited: dict[int, list[int]] = {
+        row.id: row.after
+        for some in chunks(ids)
+        for row in connection.execute(select(op.id, op.after).where(op.id.in_(some)))
+        if row.after
+    }
+    errors: dict[int, str] = {
+        row.id: row.error
+        for some in chunks({one for after in waited.values() for one in after})
+        for row in connection.execute(select(op.id, op.error).where(op.id.in_(some), op.state == "failed"))
+    }
+    return {id: errors[one] for id, after in waited.items() for one in after if one in errors}
 
 
 def record(
     connection: Connection, operation_id: int, token: str, now: datetime, *, state: str, error: str = ""
 ) -> bool:
     """Write the result; False when the lease was lost meanwhile (then someone else's result counts)."""
+    op = t.operation.c
     done = connection.execute(
         update(t.operation)
-        .where(t.operation.c.id == operation_id, t.operation.c.lease_token == token, t.operation.c.state == "leased")
+        .where(op.id == operation_id, op.lease_token == token, op.state == "leased")
         .values(state=state, error=error, done_at=now, lease_token=None)
     )
     return done.rowcount == 1
+
+
+def record_all(connection: Connection, ids: Iterable[int], token: str, now: datetime, *, state: str) -> None:
+    """The same result for many; those whose lease was lost meanwhile are left alone."""
+    op = t.operation.c
+    for some in chunks(ids):
+        connection.execute(
+            update(t.operation)
+            .where(op.id.in_(some), op.lease_token == token, op.state == "leased")
+            .values(state=state, error="", done_at=now, lease_token=None)
+        )
 
 
 def postpone(connection: Connection, operation_id: int, token: str, until: datetime, error: str) -> None:
@@ -161,13 +191,17 @@ def supersede(connection: Connection, target: str, kinds: tuple[str, ...], now: 
 
 def state_of(connection: Connection, name: str) -> str | None:
     """todo, leased, done, failed or superseded; None for an effect never decided."""
-    return connection.execute(select(t.operation.c.state).where(t.operation.c.name == name)).scalar()
+    return states_of(connection, [name]).get(name)
 
 
-def open_names(connection: Connection, kind: str) -> set[str]:
-    """Names of the effects of that kind that are decided and not finished."""
-    query = select(t.operation.c.name).where(t.operation.c.kind == kind, t.operation.c.state.in_(OPEN))
-    return set(connection.execute(query).scalars())
+def states_of(connection: Connection, names: Iterable[str]) -> dict[str, str]:
+    """By name, of those that were decided."""
+    op = t.operation.c
+    return {
+        row.name: row.state
+        for some in chunks(names)
+        for row in connection.execute(select(op.name, op.state).where(op.name.in_(some)))
+    }
 
 
 def any_open(connection: Connection, kind: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,12 +12,14 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from gpufleet.model.hardware import MigInstance
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
 from gpufleet.store import schema as t
-
-AT_ONCE: Final = 500
-"""Ids named in one query; SQLite takes a few thousand, PostgreSQL more."""
+from gpufleet.store.chunks import chunks
 
 Pods = dict[tuple[str, int], tuple[PodPlace, ...]]
 """(job, attempt) -> its pods' places, by rank."""
+
+
+EMPTY_PLACE: Final[dict[str, Any]] = {"profile": None, "milli": None, "memory_mib": None}
+"""Columns that only some kinds of places fill; rows written together name the same columns."""
 
 
 def place_rows(place: PodPlace) -> Iterator[dict[str, Any]]:
@@ -91,11 +93,17 @@ def held_since(connection: Connection, since: datetime) -> tuple[Row[Any], ...]:
 
 def places_of(connection: Connection, job_id: str, attempt: int) -> tuple[PodPlace, ...]:
     """The places of one attempt, held or given back."""
+    return places_of_jobs(connection, [job_id]).get((job_id, attempt), ())
+
+
+def places_of_jobs(connection: Connection, of: Iterable[str]) -> Pods:
+    """The places of every attempt of these jobs, held or given back."""
     a = t.assignment
-    rows = connection.execute(
-        select(a).where(a.c.job == job_id, a.c.attempt == attempt).order_by(a.c.rank, a.c.gpu, a.c.start)
-    )
-    return pods(rows).get((job_id, attempt), ())
+    found: Pods = {}
+    for some in chunks(of):
+        rows = select(a).where(a.c.job.in_(some)).order_by(a.c.job, a.c.attempt, a.c.rank, a.c.gpu, a.c.start)
+        found |= pods(connection.execute(rows))
+    return found
 
 
 def newest_nodes(connection: Connection, of: Iterable[str]) -> dict[str, str]:
@@ -106,43 +114,22 @@ def newest_nodes(connection: Connection, of: Iterable[str]) -> dict[str, str]:
 
 
 def unreleased(connection: Connection, of: Iterable[str]) -> dict[tuple[str, int, int], list[Row[Any]]]:
-    """(job, attempt, rank) -> assignments of these jobs whose use is not written down to its end."""
+    """Assignments of these jobs without a `released` event, by (job, attempt, rank)."""
     a = t.assignment
     found: dict[tuple[str, int, int], list[Row[Any]]] = defaultdict(list)
-    for some in batched(sorted(of), AT_ONCE):
+    for some in chunks(of):
         query = select(a).where(a.c.job.in_(some), a.c.released_at.is_(None)).order_by(a.c.id)
         for row in connection.execute(query):
             found[row.job, row.attempt, row.rank].append(row)
-    return found
+    return dict(found)
 
 
-def batched(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (ids[start : start + size] for start in range(0, len(ids), size))
-
-
-def held_and_metered(connection: Connection, job_id: str, attempt: int, rank: int) -> tuple[Row[Any], ...]:
-    """Assignments of a pod with an `allocated` event and no `released` one."""
-    a = t.assignment
-    query = select(a).where(
-        a.c.job == job_id,
-        a.c.attempt == attempt,
-        a.c.rank == rank,
-        a.c.allocated_at.is_not(None),
-        a.c.released_at.is_(None),
-    )
-    return tuple(connection.execute(query.order_by(a.c.id)))
-
-
-def mark(connection: Connection, assignment_id: int, **values: datetime | bool) -> None:
-    connection.execute(update(t.assignment).where(t.assignment.c.id == assignment_id).values(**values))
-
-
-def mark_allocated(connection: Connection, at: dict[int, datetime]) -> None:
-    """Assignment id -> when its use began."""
-    if at:
+def mark(connection: Connection, column: str, instants: Mapping[int, datetime]) -> None:
+    """Write `allocated_at` or `released_at` of assignments, by id."""
+    if instants:
         a = t.assignment
-        statement = update(a).where(a.c.id == bindparam("of")).values(allocated_at=bindparam("began"))
-        connection.execute(statement, [{"of": of, "began": began} for of, began in at.items()])
+        change = update(a).where(a.c.id == bindparam("of")).values({column: bindparam("then", type_=a.c[column].type)})
+        connection.execute(change, [{"of": id, "then": at} for id, at in instants.items()])
 
 
 def give_back(connection: Connection, job_id: str, attempt: int) -> None:

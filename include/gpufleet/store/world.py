@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, insert, select, update
 
 from gpufleet.model.capacity import Instance, InterruptionNotice, Offering
 from gpufleet.model.hardware import Node
@@ -42,37 +42,45 @@ def clusters(connection: Connection) -> dict[str, ClusterRow]:
 
 def put_nodes(connection: Connection, cluster: str, nodes: Iterable[Node], now: datetime) -> bool:
     """Make the table say what was seen; True when something a plan depends on differs."""
-    known = {r.name: r for r in connection.execute(select(t.node).where(t.node.c.cluster == cluster))}
-    changed = False
+    known = nodes_of(connection, cluster)
+    seen = {node.name: node for node in nodes}
+    gone = known.keys() - seen.keys()
+    new = [node for node in seen.values() if node.name not in known]
+    other = [node for node in seen.values() if node.name in known and known[node.name] != node]
+    if gone:
+        connection.execute(delete(t.node).where(t.node.c.name.in_(gone)))
     connection.execute(update(t.node).where(t.node.c.cluster == cluster).values(last_seen=now))
-    for node in nodes:
-        facts, old = dump_node(node), known.pop(node.name, None)
-        values = {"state": node.state.value, "facts": facts}
-        if old is None:
-            connection.execute(
-                insert(t.node).values(name=node.name, cluster=cluster, first_seen=now, last_seen=now, **values)
-            )
-        elif old.facts != facts:
-            connection.execute(update(t.node).where(t.node.c.name == node.name).values(**values))
-        changed = changed or old is None or old.facts != facts
-    for name in known:
-        connection.execute(delete(t.node).where(t.node.c.name == name))
-    return changed or bool(known)
+    if new:
+        first = {"cluster": cluster, "first_seen": now, "last_seen": now}
+        connection.execute(insert(t.node), [{**_facts(node), "name": node.name, **first} for node in new])
+    if other:
+        change = update(t.node).where(t.node.c.name == bindparam("of"))
+        connection.execute(change, [{**_facts(node), "of": node.name} for node in other])
+    return bool(gone or new or other)
+
+
+def _facts(node: Node) -> dict[str, Any]:
+    return {"state": node.state.value, "facts": dump_node(node)}
+
+
+_TEXT: Final = cast(t.node.c.facts, Text).label("text")
 
 
 def nodes(connection: Connection) -> tuple[Node, ...]:
     """Every node, by name."""
-    return tuple(load_node(r.facts) for r in connection.execute(select(t.node.c.facts).order_by(t.node.c.name)))
+    return tuple(load_node(r.text) for r in connection.execute(select(_TEXT).order_by(t.node.c.name)))
 
 
-def shapes(connection: Connection) -> dict[str, int]:
-    """GPU model -> the most GPUs that a node of it has: all that a submission asks of the nodes."""
-    model, gpus = t.node.c.facts["model"].as_string(), func.json_array_length(t.node.c.facts["devices"])
-    return {row[0]: int(row[1] or 0) for row in connection.execute(select(model, func.max(gpus)).group_by(model))}
+def nodes_of(connection: Connection, cluster: str) -> dict[str, Node]:
+    """A cluster's nodes as they were last seen, by name."""
+    found = connection.execute(select(_TEXT).where(t.node.c.cluster == cluster))
+    return {node.name: node for node in (load_node(r.text) for r in found)}
 
 
 def node_rows(connection: Connection) -> tuple[Row[Any], ...]:
-    return tuple(connection.execute(select(t.node).order_by(t.node.c.name)))
+    """Every row, by name; the facts as `text`, for `load_node`."""
+    columns = [c for c in t.node.c if c.name != "facts"]
+    return tuple(connection.execute(select(*columns, _TEXT).order_by(t.node.c.name)))
 
 
 def set_idle(connection: Connection, node: str, since: datetime | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def fleet(policy: str, throughput: float) -> dict[str, Any]:
         },
         "mean_wait_hours": {"1": {"jobs": 9, "mean": 0.5, "p50": 0.0}, "64": {"jobs": 2, "mean": 25.0, "p50": 25.0}},
         "evictions": 3, "moves": 0, "lost_gpu_hours": 12.5, "bound": {"mean": 0.95, "ci95": 0.01},
-        "bounds": {"useful": 0.96, "cards_at_peak": 0.7}, "fairness": [],
+        "bounds": {"useful": 0.96, "cards_at_peak": 0.7, "ideal_integer_load": 0.4}, "fairness": [],
         "runs": [{"seed": s, "effective_throughput": throughput, "bound": 0.95} for s in (1, 2)],
     }  # fmt: skip
 
@@ -216,3 +217,13 @@ def test_a_result_that_is_missing_is_named_and_no_page_is_touched(root: Path, kn
     with pytest.raises(Invalid, match="speed was not measured"):
         write(Known(known.listed, some), root)
     assert (root / PAGES[0]).read_text() == before
+
+
+def test_a_load_counts_as_served_only_while_replicas_start_within_a_minute(known: Known) -> None:
+    (line,) = [goal for goal in goals(known) if goal.what.startswith("mixed-50: load 1.1")]
+    wait = known.result("fleet.mixed-50.ours")["wait_seconds"]["inference"]["p99"]
+    assert (line.measured, line.reached) == ("2.75", wait < 60)
+    slower = deepcopy(known)
+    slower.result("fleet.mixed-50.ours")["wait_seconds"]["inference"]["p99"] = 61.0
+    (late,) = [goal for goal in goals(slower) if goal.what.startswith("mixed-50: load 1.1")]
+    assert (late.measured, late.reached) == ("2.75", False)

@@ -1,4 +1,4 @@
-"""What docs/kubernetes.md says of pods, teams and fabrics is so."""
+"""What docs/kubernetes-setup.md says of pods, teams and fabrics is so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpufleet.clusters.kubernetes.config import PodConfig
 from gpufleet.clusters.kubernetes.rendering.fabrics import FABRICS
 from gpufleet.clusters.kubernetes.rendering.override_policy import refusals
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "kubernetes-setup.md").read_text()
 
 
 def section(title: str) -> str:

@@ -91,7 +91,9 @@ def test_many_nodes_at_once_say_what_each_would_say(rows: list[tuple[list[int], 
                 if milli >= kind.milli:
                     after = [*cards[:card], milli - kind.milli, *cards[card + 1 :]]
                     assert told[row, card] == pytest.approx(potential.phi(after, *left), abs=1e-6)
-                    assert potential.share_costs(kind.milli, cards, *left)[card] == pytest.approx(told[row, card])
+                    assert potential.share_costs(kind.milli, cards, *left)[cards[card]] == pytest.approx(
+                        told[row, card]
+                    )
         elif cards.count(1000) >= kind.milli // 1000:
             after = list(cards)
             for _ in range(kind.milli // 1000):

@@ -28,7 +28,7 @@ def noted(
         if jobs.get(connection, job) is None:
             jobs.add_job(connection, asked)
         for peak in seen:
-            memory.note(connection, job, attempt, peak, NOW)
+            memory.note_all(connection, {(job, attempt): peak}, NOW)
 
 
 def told(database: Database, team: str = "vision") -> list[tuple[str, int, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -77,7 +78,7 @@ def test_a_node_of_every_model_survives_the_way_in_and_out(model: str) -> None:
     found = gpu_models()[model]
     instances = (MigInstance(found.profiles[0].starts[0], found.profiles[0].name),) if found.profiles else ()
     node = Node("n", found, (Device(0, instances), Device(1, healthy=False)), ("z", "l"), cpu=1.5, memory_mib=4)
-    assert load_node(dump_node(node)) == node
+    assert load_node(json.dumps(dump_node(node))) == node
 
 
 def test_migrating_twice_changes_nothing_and_every_table_is_there(database: Database) -> None:
@@ -121,11 +122,15 @@ def test_several_processes_may_migrate_at_once(database_url: str) -> None:
 # ------------------------------------------------------------------ fences
 
 
+def an_attempt(job: str, node: str) -> jobs.NewAttempt:
+    return jobs.NewAttempt(job, "main", (PodPlace(0, 0, node, gpus=(0,)),), {})
+
+
 def hold(database: Database, job: str, *held: PodPlace) -> None:
     with database.write() as connection:
         row = a_job(job)
         jobs.add_job(connection, row)
-        jobs.add_attempt(connection, row, "main", held, {}, NOW)
+        jobs.add_attempts(connection, [jobs.NewAttempt(row.id, "main", held, {})], NOW)
 
 
 def test_the_database_refuses_a_whole_gpu_given_twice(database: Database) -> None:
@@ -146,11 +151,11 @@ def test_the_database_refuses_a_slice_given_twice_and_takes_its_neighbour(databa
 def test_a_second_live_attempt_is_refused_and_one_after_the_end_is_not(database: Database) -> None:
     hold(database, "a", PodPlace(0, 0, "n1", gpus=(0,)))
     with pytest.raises(IntegrityError), database.write() as connection:
-        jobs.add_attempt(connection, a_job("a"), "main", (PodPlace(0, 0, "n2", gpus=(0,)),), {}, NOW)
+        jobs.add_attempts(connection, [an_attempt("a", "n2")], NOW)
     with database.write() as connection:
         places.give_back(connection, "a", 1)
         jobs.change_attempt(connection, "a", 1, state="ended", ended_at=NOW)
-        assert jobs.add_attempt(connection, a_job("a"), "main", (PodPlace(0, 0, "n1", gpus=(0,)),), {}, NOW) == 2
+        assert jobs.add_attempts(connection, [an_attempt("a", "n1")], NOW) == {"a": 2}
 
 
 def test_places_come_back_as_they_were_given(database: Database) -> None:
@@ -195,8 +200,8 @@ def decide(database: Database, name: str, target: str, **more: Any) -> int:
 
 def lease(database: Database, token: str, at: datetime = NOW) -> str | None:
     with database.write() as connection:
-        found = operations.lease_next(connection, at, token=token, length=timedelta(seconds=10))
-        return found.name if found else None
+        found = operations.lease(connection, at, token=token, length=timedelta(seconds=10), most=1)
+        return found[0].name if found else None
 
 
 def finish(database: Database, id: int, token: str, state: str = "done") -> None:
@@ -220,7 +225,7 @@ def test_an_operation_waits_for_those_it_comes_after(database: Database) -> None
     finish(database, slices, "x", "failed")
     assert lease(database, "y") == "launch"
     with database.read() as connection:
-        assert operations.failed_before(connection, launch) is not None
+        assert set(operations.failed_before(connection, [launch])) == {launch}
 
 
 def test_a_lease_that_ran_out_is_taken_by_the_next(database: Database) -> None:

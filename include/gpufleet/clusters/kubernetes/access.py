@@ -74,7 +74,7 @@ def access_from(kubeconfig: str = "", context: str = "", *, environment: Mapping
     try:
         raw = yaml.safe_load(_text(path))
         return _from_file(raw, path, context)
-    except (KeyError, TypeError, ValueError, yaml.YAMLError) as e:
+    except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as e:
         raise Invalid(f"{path} is not a kubeconfig we can use: {type(e).__name__} {e}.") from None
 
 

@@ -42,6 +42,8 @@ LONGEST_WAIT: Final = 5.0
 MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 JSON: Final = "application/json"
+ONLY_METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+"""What of an object that we wrote ourselves is news: its uid and version. The rest costs the server and us time."""
 
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 
@@ -56,6 +58,7 @@ class Ask:
     kind: str = JSON
     text: bool = False
     """Whether the answer is text, not JSON: logs."""
+    accept: str = JSON
 
 
 Answer = Json | GpufleetError
@@ -134,7 +137,7 @@ class Api:
 
         opened = self._loop()
         try:
-            headers = {"Content-Type": ask.kind, "Accept": "*/*" if ask.text else JSON}
+            headers = {"Content-Type": ask.kind, "Accept": "*/*" if ask.text else ask.accept}
             if token := await opened.access.token():
                 headers["Authorization"] = token
             total = self.timeout if silence is None else None

@@ -33,7 +33,7 @@ class Launch:
         return paths.pods_in(self.gang.namespace)
 
     def run(self) -> list[Json]:
-        """The pods as they are afterwards.
+        """The pods as they were made or found, before their gates opened.
 
         Raises Refused with the API's words (nothing of the gang is left), Temporary when something did not answer
         (what was made keeps its gate, holds nothing, and is adopted by the next try), Permanent for a broken object.
@@ -71,6 +71,7 @@ class Launch:
     def _make_pods(self) -> list[Answer]:
         wanted = [_with_plan(pod, spec.place) for pod, spec in zip(self.objects.pods, self._ranked(), strict=True)]
         answers = self.api.all(paths.create(self.path, pod) for pod in wanted)
+        answers = [_made(pod, answer) for pod, answer in zip(wanted, answers, strict=True)]
         there = [n for n, answer in enumerate(answers) if isinstance(answer, Conflict)]
         found = self.api.all(paths.get(f"{self.path}/{wanted[n]['metadata']['name']}") for n in there)
         for n, answer in zip(there, found, strict=True):
@@ -93,9 +94,6 @@ class Launch:
         """Take the gate off every pod that has it. A pod that has ended, or was deleted, has none that matters."""
         gated = [n for n, pod in enumerate(pods) if _is_gated(pod) and "deletionTimestamp" not in pod["metadata"]]
         answers = self.api.all(self._ungate(pods[n]) for n in gated)
-        for n, answer in zip(gated, answers, strict=True):
-            if isinstance(answer, dict):
-                pods[n] = answer
         if trouble := _worst(answers):
             raise self._told(trouble if isinstance(trouble, Temporary) else _vanished(trouble))
         return pods
@@ -103,7 +101,7 @@ class Launch:
     def _ungate(self, pod: Json) -> Ask:
         others = [gate for gate in pod["spec"]["schedulingGates"] if gate.get("name") != names.GANG_GATE]
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "spec": {"schedulingGates": others}}
-        return paths.merge(f"{self.path}/{pod['metadata']['name']}", body)
+        return paths.merge(f"{self.path}/{pod['metadata']['name']}", body, only_metadata=True)
 
     def _undo(self, pods: Iterable[Json]) -> None:
         """A gang that cannot be whole holds nothing: neither a GPU, nor a quota."""
@@ -143,6 +141,11 @@ def _with_plan(pod: Json, place: Any) -> Json:
         **pod,
         "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), PLANNED: devices_text(place)}},
     }
+
+
+def _made(wanted: Json, answer: Answer) -> Answer:
+    """A new pod is what was sent, with the metadata that it got."""
+    return {**wanted, "metadata": answer["metadata"]} if isinstance(answer, dict) else answer
 
 
 def _is_same(found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from gpufleet.clusters.kubernetes.api import MERGE, Ask
+from gpufleet.clusters.kubernetes.api import JSON, MERGE, ONLY_METADATA, Ask
 from gpufleet.clusters.kubernetes.rendering import names
 
 PODS: Final = "/api/v1/pods"
@@ -35,16 +35,18 @@ def encoded(body: Any) -> bytes:
 
 
 def create(path: str, body: Any) -> Ask:
-    return Ask("POST", f"{path}?{_MANAGED}", encoded(body))
+    """The answer is the new object's metadata alone."""
+    return Ask("POST", f"{path}?{_MANAGED}", encoded(body), accept=ONLY_METADATA)
 
 
 def get(path: str, **query: str) -> Ask:
     return Ask("GET", f"{path}?{urlencode(query)}" if query else path)
 
 
-def merge(path: str, body: Any) -> Ask:
+def merge(path: str, body: Any, *, only_metadata: bool = False) -> Ask:
     """Changes what the body names. With `metadata.uid` in it, only that very object (409 for a namesake)."""
-    return Ask("PATCH", f"{path}?{_MANAGED}", encoded(body), MERGE)
+    accept = ONLY_METADATA if only_metadata else JSON
+    return Ask("PATCH", f"{path}?{_MANAGED}", encoded(body), MERGE, accept=accept)
 
 
 def delete(path: str, *, uid: str = "", grace: int | None = None) -> Ask:

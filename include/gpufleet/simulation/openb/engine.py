@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from gpufleet.model.hardware import Device, GpuModel, Link, Node
@@ -80,8 +81,9 @@ class Engine:
         return Potential(expecting(mix, self._nodes))
 
 
+@lru_cache(maxsize=4096)
 def pod_set(request: Request) -> PodSet:
-    """The pod as the engine asks for it."""
+    """The pod as the engine asks for it; a trace asks the same again and again."""
     share = request.gpus == 1 and request.milli < CARD
     demand = Share(request.milli, 0) if share else Whole(request.gpus)
     return PodSet(1, demand, request.cpu_milli / 1000, request.memory_mib)

@@ -81,7 +81,7 @@ def _race(plane: ControlPlane, client: httpx.Client, folder: Path, asked: argpar
         if asked.only in (None, name):
             plain = _plain(plane, api, size)
             _say(f"{name}: plain", plain)
-            _empty(client)
+            _empty(api)
             with _controlled(plane, folder / name) as (fleet, controller):
                 ours = _ours(plane, fleet, size, one_gang=name == "gang")
                 _say(f"{name}: ours", ours)
@@ -89,7 +89,9 @@ def _race(plane: ControlPlane, client: httpx.Client, folder: Path, asked: argpar
                 _say(f"{name}: processes", _memory(plane, controller))
                 if name == "gang":
                     _say("gang: domains", _domains(client))
-            _empty(client)
+                else:
+                    _say("jobs: node lost", _lose_a_node(plane, client))
+            _empty(api)
     api.close()
 
 
@@ -134,6 +136,16 @@ def _request(number: int, pods: int) -> dict[str, Any]:
     wish = {"topology_required": "spine", "topology_preferred": "leaf"} if pods > 1 else {}
     who = {"team": "scale", "project": "scale", "command": "python train.py", "image": IMAGE}
     return {**who, "name": f"job-{number}", "pods": pods, "gpus": 1, **wish}
+
+
+def _lose_a_node(plane: ControlPlane, client: httpx.Client) -> dict[str, float]:
+    """The node with the most jobs is deleted: until each of them runs elsewhere, in its second attempt."""
+    pods = client.get(f"/api/v1/namespaces/{NAMESPACE}/pods", timeout=60).json()["items"]
+    (node, jobs), *_ = Counter(pod["spec"]["nodeName"] for pod in pods).most_common(1)
+    with _watcher(plane, "gpufleet.io/fleet=scale,gpufleet.io/attempt=2", jobs) as all_running:
+        began = time.time()
+        client.delete(f"/api/v1/nodes/{node}").raise_for_status()
+        return {"jobs": jobs, "running_again": round(all_running() - began, 1)}
 
 
 # ------------------------------------------------------------------ what stands around
@@ -229,15 +241,13 @@ def watch(kubeconfig: str, selector: str, count: int) -> None:
     api.close()
 
 
-def _empty(client: httpx.Client) -> None:
-    """No pod is left in the namespace."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    for pod in client.get(path, timeout=60).json()["items"]:
-        if pod["metadata"].get("finalizers"):
-            headers = {"Content-Type": "application/merge-patch+json"}
-            client.patch(f"{path}/{pod['metadata']['name']}", json={"metadata": {"finalizers": None}}, headers=headers)
-    client.delete(path, timeout=120).raise_for_status()
-    _wait(lambda: not client.get(path, params={"limit": 1}).json()["items"])
+def _empty(api: Api) -> None:
+    """No pod is left in the namespace; a delete of the whole collection would run into the server's time limit."""
+    path = paths.pods_in(NAMESPACE)
+    while pods := [one["metadata"] for one in api.ask(paths.get(path))["items"]]:
+        held = [f"{path}/{pod['name']}" for pod in pods if pod.get("finalizers")]
+        api.all(paths.merge(one, {"metadata": {"finalizers": None}}, only_metadata=True) for one in held)
+        api.all(paths.delete(f"{path}/{pod['name']}", grace=0) for pod in pods)
 
 
 def _domains(client: httpx.Client) -> dict[str, Any]:

@@ -66,7 +66,8 @@ ci: test ## What .ci/run calls: test, lint, types, layers, quick benchmarks, a b
 plane: setup ## Build the Kubernetes control plane of the tests with Go, once (ten minutes; docs/kubernetes-tests.md)
 	@$(BIN)/python -m tools.kubernetes.build
 
-test-kubernetes: setup-dev plane ## Everything that needs a real Kubernetes API
+test-kubernetes: setup-dev plane ## Everything that needs a real Kubernetes API, or a real Prometheus
+	@tools/prometheus.sh
 	@$(PYTEST) tests -m kubernetes
 
 check: setup-dev lint types layers fast ## Lint, types, layers, fast tests

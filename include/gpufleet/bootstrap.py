@@ -88,6 +88,7 @@ def _cluster(world: SandboxWorld | KubernetesWorld, settings: Settings) -> Clust
 def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
     """Nothing is read or opened before the cluster is used: a mistake in one must not stop the others."""
     from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
+    from gpufleet.clusters.kubernetes.measuring import MetricsConfig
 
     return KubernetesCluster(
         world.name,
@@ -96,6 +97,7 @@ def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
         settings.home,
         pods=pod_config(world),
         seeing=seeing_of(world),
+        metrics=MetricsConfig(**world.metrics.model_dump()),
         stale_after=settings.file.recovery.observation_stale_after,
     )
 

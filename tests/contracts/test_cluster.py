@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 import pytest
 from tests.planes import IMAGE
 from tests.sandboxes import eventually, running_sandbox
+from tools.kubernetes.access import write_kubeconfig
 from tools.kubernetes.applying import apply
 from tools.kubernetes.nodes import GpuNode
 from tools.kubernetes.plane import ControlPlane, Options
@@ -25,6 +26,7 @@ from gpufleet.clusters.kubernetes.access import access_from
 from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
 from gpufleet.clusters.kubernetes.config import PodConfig
 from gpufleet.clusters.kubernetes.rendering.priorities import priority_classes
+from gpufleet.clusters.kubernetes.rendering.rbac import CONTROLLER, SYSTEM_NAMESPACE, installation_objects
 from gpufleet.clusters.kubernetes.rendering.tenancy import team_objects
 from gpufleet.clusters.sandbox import SandboxCluster
 from gpufleet.errors import NotFound, Refused, Temporary
@@ -94,21 +96,24 @@ class _Sandbox:
 
 
 class _Kubernetes:
-    """A real API server of this suite alone; its one node is played by the process kubelet."""
+    """A real API server of this suite alone; its one node is played by the process kubelet.
+
+    The cluster is reached with the controller's service account, so everything promised works with its rights.
+    """
 
     node = "node-0"
     team = Team("team-a", "team-a", (), namespace="team-a")
 
     def __init__(self, plane: ControlPlane, home: Path) -> None:
-        self.cluster: Cluster = self._reached_by(str(plane.kubeconfig), home)
-        nowhere = home / "nowhere.kubeconfig"
-        nowhere.write_text(plane.kubeconfig.read_text().replace(plane.url, "https://127.0.0.1:9"))
-        self.unreachable: Cluster = self._reached_by(str(nowhere), home)
+        ours = plane.account(SYSTEM_NAMESPACE, CONTROLLER)
+        nowhere = replace(ours, url="https://127.0.0.1:9")
+        self.cluster: Cluster = self._reached_by(write_kubeconfig(home / "kubeconfig", ours), home)
+        self.unreachable: Cluster = self._reached_by(write_kubeconfig(home / "nowhere.kubeconfig", nowhere), home)
 
     @staticmethod
-    def _reached_by(kubeconfig: str, home: Path) -> KubernetesCluster:
+    def _reached_by(kubeconfig: Path, home: Path) -> KubernetesCluster:
         pods = PodConfig(image=IMAGE)
-        return KubernetesCluster("kubernetes", "test", lambda: access_from(kubeconfig), home, pods=pods)
+        return KubernetesCluster("kubernetes", "test", lambda: access_from(str(kubeconfig)), home, pods=pods)
 
     @classmethod
     @contextmanager
@@ -119,9 +124,10 @@ class _Kubernetes:
             plane.kubelet(home / "kubelet", [GpuNode(cls.node, labels=zones).raw()]),
             plane.client() as client,
         ):
+            operator = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}
+            apply(client, [operator, *installation_objects("test"), *priority_classes("test")])
             kind = cls(plane, home)
-            nodes = kind.cluster.observe().nodes
-            apply(client, [*priority_classes("test"), *team_objects("test", cls.team, (), nodes, PodConfig())])
+            apply(client, team_objects("test", cls.team, (), kind.cluster.observe().nodes, PodConfig()))
             try:
                 yield kind
             finally:

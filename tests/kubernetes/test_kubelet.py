@@ -18,7 +18,7 @@ from tests.planes import create, look, phase, pod, ready_nodes, unique, until
 from tests.sandboxes import eventually
 from tools.kubernetes.kubelet import TAINT, Kubelet
 from tools.kubernetes.nodes import GpuNode, is_ready, played_by_kwok
-from tools.kubernetes.plane import ControlPlane
+from tools.kubernetes.plane import ControlPlane, Options
 
 TOLERATIONS = [{"key": TAINT["key"], "operator": "Exists"}]
 FOREVER = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
@@ -313,6 +313,28 @@ class TestNodes:
         kubelet.remove("guest")
         assert client.get("/api/v1/nodes/guest").status_code == httpx.codes.NOT_FOUND
         eventually(lambda: _processes() == [])
+
+
+class TestLostApiServer:
+    def test_what_runs_goes_on_and_its_end_is_told_when_the_server_is_back(self, tmp_path: Path) -> None:
+        with (
+            ControlPlane(tmp_path / "plane", Options(kwok=False)) as plane,
+            plane.kubelet(tmp_path / "nodes", [GpuNode("real").raw()], lambda _: None),
+            plane.client() as client,
+        ):
+            go = tmp_path / "go"
+            create(client, "default", shell("it", f"echo ready; until [ -e {go} ]; do sleep 0.02; done; exit 85"))
+            until(client, "default", "it", phase("Running"))
+            plane.parts["kube-apiserver"].send(signal.SIGKILL)
+            plane.parts["kube-apiserver"].wait()
+            before = _processes()
+            go.touch()
+            eventually(lambda: len(_processes()) < len(before))
+            plane.restart("kube-apiserver")
+            with plane.client() as again:
+                assert terminated(until(again, "default", "it", phase("Failed")))["exitCode"] == 85
+                create(again, "default", shell("next", "exit 0"))
+                until(again, "default", "next", phase("Succeeded"))
 
 
 class TestKilledAgent:

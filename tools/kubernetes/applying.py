@@ -13,7 +13,17 @@ _PLURALS: Final = {
     "PriorityClass": "priorityclasses",
     "DeviceClass": "deviceclasses",
 }
-_CLUSTER_WIDE: Final = ("Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "DeviceClass", "Node")
+_CLUSTER_WIDE: Final = (
+    "Namespace",
+    "PriorityClass",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "DeviceClass",
+    "Node",
+    "CustomResourceDefinition",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+)
 _KIND: Final = {"Content-Type": "application/apply-patch+yaml"}
 
 

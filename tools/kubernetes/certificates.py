@@ -11,6 +11,8 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa_key
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -26,6 +28,9 @@ _SLACK: Final = timedelta(hours=1)
 """Valid from a little before now: clocks differ."""
 
 
+Key = EllipticCurvePrivateKey | RSAPrivateKey
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A certificate and its key, as PEM files."""
@@ -35,24 +40,30 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority whose files lie in `folder`: the one that is there already, or a new one."""
+    """A certificate authority whose files lie in `folder`: the one that is there already, or a new one.
 
-    def __init__(self, folder: Path, name: str = "gpufleet-test-ca", names: Sequence[str] = ()) -> None:
+    Its key is an elliptic one, or `rsa` for who reads no other.
+    """
+
+    def __init__(
+        self, folder: Path, name: str = "gpufleet-test-ca", names: Sequence[str] = (), *, rsa: bool = False
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.pair = Pair(folder / "ca.crt", folder / "ca.key")
-        self._key = self._known_key() or self._new_key(names)
+        self._key: Key = self._known_key() or self._new_key(names, rsa=rsa)
 
-    def _known_key(self) -> EllipticCurvePrivateKey | None:
+    def _known_key(self) -> Key | None:
         if not (self.pair.certificate.exists() and self.pair.key.exists()):
             return None
         key = load_pem_private_key(self.pair.key.read_bytes(), None)
-        assert isinstance(key, EllipticCurvePrivateKey)
+        assert isinstance(key, EllipticCurvePrivateKey | RSAPrivateKey)
         return key
 
-    def _new_key(self, names: Sequence[str]) -> EllipticCurvePrivateKey:
-        key = self._key = generate_private_key(SECP256R1())
+    def _new_key(self, names: Sequence[str], *, rsa: bool) -> Key:
+        key: Key = generate_rsa_key(65537, 2048) if rsa else generate_private_key(SECP256R1())
+        self._key = key
         usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
         builder = _builder(self._name, self._name, key, names)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -77,10 +88,10 @@ class Authority:
         public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         return self._files(file, public, key)
 
-    def _write(self, file: str, builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> Pair:
+    def _write(self, file: str, builder: x509.CertificateBuilder, key: Key) -> Pair:
         return self._files(file, builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM), key)
 
-    def _files(self, file: str, public: bytes, key: EllipticCurvePrivateKey) -> Pair:
+    def _files(self, file: str, public: bytes, key: Key) -> Pair:
         pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
         pair.certificate.write_bytes(public)
         pair.key.touch(mode=0o600)
@@ -88,9 +99,7 @@ class Authority:
         return pair
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, names: Sequence[str]
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: Key, names: Sequence[str]) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()

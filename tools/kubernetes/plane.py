@@ -23,6 +23,7 @@ from tools.kubernetes.nodes import Raw
 
 USER: Final = "gpufleet-test-admin"
 """Whom our clients are: cluster-admin by a binding, and not of system:masters, whom the API server never throttles."""
+WEEK: Final = 7 * 24 * 3600
 _HTTP_OK: Final = 200
 _READY: Final = {"etcd": "/health", "kube-apiserver": "/readyz", "kwok": "/healthz"}
 
@@ -85,6 +86,14 @@ class ControlPlane:
         """A kubelet for these nodes, yet to be started; it must be stopped before the plane."""
         serving = self._layout.authority.issue(f"kubelet-{home.name}", "gpufleet-test-kubelet", names=[LOOPBACK])
         return Kubelet(self.root_access, serving, home, nodes, tell)
+
+    def account(self, namespace: str, name: str) -> Access:
+        """A service account's own way in, for a week: what it may do is what its roles say."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        with self.client(root=True) as client:
+            answer = client.post(path, json={**wanted, "spec": {"expirationSeconds": WEEK}}).raise_for_status()
+        return replace(self.root_access, pair=None, token=answer.json()["status"]["token"])
 
     def client(self, *, root: bool = False) -> httpx.Client:
         """A plain HTTP client of the API for tests and helpers. Close it after use."""

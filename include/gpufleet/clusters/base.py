@@ -78,6 +78,8 @@ class PodSeen:
     """host:port it serves on, for replicas."""
     peak_memory_mib: int | None = None
     """The most memory its worst GPU held for it so far, CUDA context included; None where nobody measures it."""
+    busy: float | None = None
+    """The part of the last minutes in which its GPUs worked, 0 to 1; None where nobody measures it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,11 @@ def status(fleet: Fleet, *, as_json: bool) -> None:
     if view["banner"]:
         print(view["banner"])
     counts = ", ".join(f"{n} {state}" for state, n in sorted(view["states"].items())) or "no jobs"
+    for idle in view["idle"]:
+        print(
+            f"idle: {idle['job']} of {idle['team']} holds {idle['asks']} and uses {100 * idle['busy']:.0f} % of them,"
+            f" since {idle['since'][:19]}"
+        )
     print(f"jobs: {counts}; controller: {view['controller'] or 'none (fleet_sync ticks every minute)'}")
     _table(
         ("node", "where", "capacity", "state", "model", "GPUs in use", "jobs"),

@@ -57,3 +57,7 @@ class RecoveryPolicy:
     max_failures: int = 3
     """Own failures of a job (its exit code) before it is given up."""
     node_backoff: timedelta = timedelta(minutes=10)
+    idle_below: float = 0.05
+    """GPUs that work a smaller part of the time are idle, ..."""
+    idle_alarm: timedelta = timedelta(minutes=30)
+    """... and are told of when they have been for so long."""

@@ -16,6 +16,7 @@ from gpufleet.lifecycle.machine import AllOver, AllStarted, AllSucceeded, Distur
 from gpufleet.model.hardware import Node, NodeState
 from gpufleet.services.advance import advance_all, operation_name
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.idle_gpus import note_use
 from gpufleet.services.meter import meter_nodes, meter_pods
 from gpufleet.services.progress import read_progress
 from gpufleet.store import jobs, leases, memory, operations, places, world
@@ -83,6 +84,7 @@ def _record(connection: Connection, fleet: Fleet, seen: Observation, said: Peaks
     )
     peaks = {(a.job, a.number): _peak(a, look.pods_of(a), said.get((a.job, a.number)), seen.at) for a in live}
     memory.note_all(connection, peaks, now)
+    note_use(connection, live, pods, fleet.recovery, now)
     found = {a.job: event for a in live if (event := _event(connection, fleet, a, look)) is not None}
     advance_all(connection, fleet, found, now)
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, select
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.services.change_job import find_job
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.idle_gpus import idle_jobs
 from gpufleet.store import jobs, leases, places, tenancy, verdicts, world
 from gpufleet.store import schema as t
 from gpufleet.store.codec import load_node
@@ -93,6 +94,8 @@ def _attempt(connection: Connection, row: JobRow, number: int) -> dict[str, Any]
         "ended_at": _iso(attempt.ended_at),
         "end_reason": attempt.end_reason,
         "interruption": attempt.interruption,
+        "busy": attempt.busy,
+        "idle_since": _iso(attempt.idle_since),
         "where": [_place(p) for p in places.places_of(connection, row.job.id, number)],
     }
 
@@ -111,7 +114,8 @@ def fleet_view(fleet: Fleet) -> dict[str, Any]:
     """Nodes by domain, each GPU with its slices and whose job is where."""
     with fleet.database.read() as connection:
         rows = {r.job.id: r for r in jobs.live(connection)}
-        attempts = {a.job: a.number for a in jobs.live_attempts(connection)}
+        live = jobs.live_attempts(connection)
+        attempts = {a.job: a.number for a in live}
         held = {k: v for k, v in places.live_places(connection).items() if attempts.get(k[0]) == k[1]}
         on = _by_node(held, rows)
         nodes = [_node(r, on.get(r.name, ())) for r in world.node_rows(connection)]
@@ -126,6 +130,7 @@ def fleet_view(fleet: Fleet) -> dict[str, Any]:
                 for c in clusters.values()
             ],
             "nodes": nodes,
+            "idle": idle_jobs(rows, live, fleet.recovery, now),
             "states": jobs.count_by_state(connection),
             "controller": leases.holder(connection, "controller", now) or "",
             "interruptions": [

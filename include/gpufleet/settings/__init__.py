@@ -57,6 +57,8 @@ class Recovery(Strict):
     node_grace: Duration = RecoveryPolicy().node_grace
     max_failures: int = Field(default=RecoveryPolicy().max_failures, ge=1)
     node_backoff: Duration = RecoveryPolicy().node_backoff
+    idle_below: float = Field(default=RecoveryPolicy().idle_below, ge=0, le=1)
+    idle_alarm: Duration = RecoveryPolicy().idle_alarm
 
 
 class FleetFile(Strict):

@@ -77,6 +77,15 @@ class PodEntry(Strict):
     fabric_networks: tuple[str, ...] = ()
 
 
+class MetricsEntry(Strict):
+    """Where Prometheus keeps what DCGM's exporter counts; the fields of `clusters.kubernetes.measuring.MetricsConfig`."""
+
+    url: str = Field(default="", pattern=r"^(https?://\S+)?$")
+    namespace_label: str = Field(default="namespace", pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+    pod_label: str = Field(default="pod", pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+    window: str = Field(default="5m", pattern=r"^[1-9][0-9]*[smh]$")
+
+
 class KubernetesWorld(Strict):
     """A Kubernetes cluster: how it is reached, how its nodes are read, how pods look there."""
 
@@ -90,6 +99,7 @@ class KubernetesWorld(Strict):
     tolerated: tuple[str, ...] = ()
     """Keys of more taints that keep none of our pods away."""
     remake_mig: bool = False
+    metrics: MetricsEntry = MetricsEntry()
     pods: PodEntry = PodEntry()
 
 

@@ -60,6 +60,9 @@ class AttemptRow:
     end_reason: str
     interruption: str | None
     missing_since: datetime | None
+    busy: float | None
+    """The part of the last minutes in which its GPUs worked; None where nobody measures it."""
+    idle_since: datetime | None
 
 
 def _job_row(row: Row[Any]) -> JobRow:
@@ -249,11 +252,18 @@ def change_attempt(connection: Connection, job_id: str, number: int, **values: A
 
 def attempts_run(connection: Connection, which: Sequence[tuple[str, int]], now: datetime) -> None:
     """All pods of these (job, number) have started."""
-    if which:
+    begun = {"state": "running", "running_at": now}
+    change_attempts(connection, [{"job": job, "number": number, **begun} for job, number in which])
+
+
+def change_attempts(connection: Connection, changes: Sequence[dict[str, Any]]) -> None:
+    """Of each `job`, `number` and the same other columns."""
+    if changes:
         a = t.attempt
-        change = update(a).where(a.c.job == bindparam("of"), a.c.number == bindparam("nth"))
-        rows = [{"of": job, "nth": number} for job, number in which]
-        connection.execute(change.values(state="running", running_at=now), rows)
+        names = [name for name in changes[0] if name not in ("job", "number")]
+        values = {name: bindparam(f"new_{name}", type_=a.c[name].type) for name in names}
+        change = update(a).where(a.c.job == bindparam("new_job"), a.c.number == bindparam("new_number")).values(values)
+        connection.execute(change, [{f"new_{name}": value for name, value in c.items()} for c in changes])
 
 
 def pods_of(job: Job) -> tuple[tuple[int, int], ...]:

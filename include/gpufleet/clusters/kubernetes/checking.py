@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from gpufleet.clusters.kubernetes.rendering.rbac import CONTROLLER_EVERYWHERE, C
 from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Seen, see
 from gpufleet.clusters.kubernetes.seeing.nodes import NodeFact, node_fact, physical_gpus
 from gpufleet.errors import GpufleetError, NotFound, Permanent
-from gpufleet.model.hardware import Node
+from gpufleet.model.hardware import Exactness, Node
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.tenancy import Team
 from gpufleet.model.workload import Container
@@ -195,8 +195,9 @@ def _trial_pod(fleet: str, team: Team, node: Node, config: PodConfig) -> dict[st
     container = Container(("true",), image)
     pod = PodSpec("gpufleet-check-1-0", 0, PodPlace(0, 0, node.name), container)
     gang = GangSpec("gpufleet-check", 1, team.name, team.namespace, (pod,), timedelta(seconds=1))
-    (found,) = gang_objects(gang, {node.name: node}, config, fleet).pods
-    return {**found, "spec": {k: v for k, v in found["spec"].items() if k != "resourceClaims"}}
+    counted = replace(node, exactness=Exactness.COUNT)  # no claim is needed for no device
+    (found,) = gang_objects(gang, {node.name: counted}, config, fleet).pods
+    return found
 
 
 def _names(nodes: list[str]) -> str:

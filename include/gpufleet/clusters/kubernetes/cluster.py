@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +27,10 @@ from gpufleet.clusters.kubernetes.ending import (
 )
 from gpufleet.clusters.kubernetes.labels import SeeingConfig
 from gpufleet.clusters.kubernetes.launching import Launch
+from gpufleet.clusters.kubernetes.measuring import Metrics, MetricsConfig, Pod, Use
 from gpufleet.clusters.kubernetes.mig.driving import Wish, drive
 from gpufleet.clusters.kubernetes.rendering.gang import gang_objects
-from gpufleet.clusters.kubernetes.seeing.pods import with_node
+from gpufleet.clusters.kubernetes.seeing.pods import PodFact, with_node
 from gpufleet.clusters.kubernetes.views import Views
 from gpufleet.errors import NotFound, Permanent, Refused
 from gpufleet.model.hardware import MigInstance, MigRemake, Node, NodeState
@@ -52,12 +54,14 @@ class KubernetesCluster:
         *,
         pods: PodConfig = PodConfig(),  # noqa: B008
         seeing: SeeingConfig = SeeingConfig(),  # noqa: B008
+        metrics: MetricsConfig = MetricsConfig(),  # noqa: B008
         stale_after: timedelta = timedelta(seconds=60),
     ) -> None:
         self.name = name
         self._fleet, self._pods, self._seeing = fleet, pods, seeing
         self._api = Api(name, access)
         self._views = Views(self._api, fleet, seeing, stale_after)
+        self._metrics = Metrics(metrics)
         self._logs = Logs(home / "logs" / name)
         self._last: datetime | None = None
         self._warned: set[str] = set()
@@ -66,14 +70,17 @@ class KubernetesCluster:
         at, cluster_time = datetime.now(UTC), self._cluster_time()
         pods, seen = self._views.look(), self._views.nodes(fresh=True)
         self._warn(seen.warnings)
-        lost = self._views.lost_among(pod.seen.node for pod in pods)
+        lost, uses = self._views.lost_among(pod.seen.node for pod in pods), self._metrics.uses()
         return Observation(
             cluster=self.name,
             at=at,
             cluster_time=cluster_time,
             levels=seen.levels,
             nodes=seen.nodes,
-            pods=_in_order(with_node(p, node_is_lost=p.seen.node in lost, cluster_time=cluster_time) for p in pods),
+            pods=_in_order(
+                _measured(with_node(p, node_is_lost=p.seen.node in lost, cluster_time=cluster_time), p, uses)
+                for p in pods
+            ),
             notices=self._views.notices(),
         )
 
@@ -178,6 +185,11 @@ class KubernetesCluster:
             if warning not in self._warned:
                 self._warned.add(warning)
                 log.warning("kubernetes", cluster=self.name, what=warning)
+
+
+def _measured(seen: PodSeen, fact: PodFact, uses: Mapping[Pod, Use]) -> PodSeen:
+    use = uses.get((fact.namespace, seen.name))
+    return seen if use is None else replace(seen, busy=use.busy, peak_memory_mib=use.memory_mib)
 
 
 def _in_order(pods: Iterable[PodSeen]) -> tuple[PodSeen, ...]:

@@ -14,6 +14,12 @@ function numbers(fleet, jobs) {
     cell(spend.toFixed(2), "USD an hour, bought") + cell(fleet.controller ? "up" : "down", fleet.controller ? "controller" : "controller: fleet_sync ticks each minute");
 }
 
+function idle(jobs) {
+  const box = document.getElementById("idle");
+  box.hidden = !jobs.length;
+  box.innerHTML = jobs.map((j) => `<a href="${root}job/${encodeURIComponent(j.job)}">${escape(j.job)}</a> of ${escape(j.team)} holds ${escape(j.asks)} and uses ${Math.round(100 * j.busy)} % of them, since ${ago(j.since)}`).join("<br>");
+}
+
 function howFar(job) {
   const p = job.progress;
   if (!p || !p.total_steps || !LIVE.has(job.state)) return "";
@@ -42,6 +48,7 @@ function row(job) {
 async function draw() {
   const [fleet, { jobs }] = await Promise.all([ask("fleet"), ask("jobs")]);
   document.getElementById("numbers").innerHTML = numbers(fleet, jobs);
+  idle(fleet.idle);
   document.getElementById("fleet").innerHTML = fleetPicture(fleet.nodes);
   const stale = fleet.clusters.filter((c) => c.seen_s > 60).map((c) => `${c.cluster} was last seen ${Math.round(c.seen_s)} s ago`);
   document.getElementById("legend").textContent = stale.join("; ") || "one column is one GPU; a colour is a job; a cut column is MIG slices";

@@ -25,8 +25,8 @@ function facts(job) {
 
 function attempts(job) {
   const rows = [...job.attempts].reverse().map((a) => `<tr><td class="number">${a.attempt}</td><td><span class="state ${escape(a.state)}">${escape(a.state)}</span></td>
-    <td>${a.where.map((w) => `rank ${w.rank}: ${escape(w.node)} ${escape(devices(w))}`).join("<br>")}</td><td>${ago(a.running_at)}</td><td>${ago(a.ended_at)}</td><td>${escape(a.end_reason)}</td></tr>`);
-  return `<h2>Attempts</h2><div class="scroll"><table><thead><tr><th class="number">no.</th><th>state</th><th>where</th><th>ran</th><th>ended</th><th>because</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+    <td>${a.where.map((w) => `rank ${w.rank}: ${escape(w.node)} ${escape(devices(w))}`).join("<br>")}</td><td class="number">${a.busy === null ? "" : `${Math.round(100 * a.busy)} %`}</td><td>${ago(a.running_at)}</td><td>${ago(a.ended_at)}</td><td>${escape(a.end_reason)}</td></tr>`);
+  return `<h2>Attempts</h2><div class="scroll"><table><thead><tr><th class="number">no.</th><th>state</th><th>where</th><th class="number">GPUs busy</th><th>ran</th><th>ended</th><th>because</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
 }
 
 function checkpoints(job) {

@@ -64,6 +64,8 @@ attempt = Table(
     Column("end_reason", Text, nullable=False, default=""),
     Column("interruption", String(128)),
     Column("missing_since", Instant),
+    Column("busy", Float),
+    Column("idle_since", Instant),
     Index(
         "one_live_attempt",
         "job",

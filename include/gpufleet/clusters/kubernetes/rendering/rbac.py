@@ -28,7 +28,8 @@ CONTROLLER_EVERYWHERE: Final = (
     Right("", ("nodes",), (*READ, "patch")),
     Right("", ("pods",), READ),  # those of others are subtracted
     Right("", ("namespaces",), READ),
-    Right("resource.k8s.io", ("deviceclasses", "resourceslices"), READ),
+    Right("", ("services",), ("list",)),  # of an attempt, whatever its team
+    Right("resource.k8s.io", ("deviceclasses", "resourceslices", "resourceclaims"), READ),  # claims of others, too
     Right("nvidia.com", ("clusterpolicies",), READ),
     Right("kueue.x-k8s.io", ("workloads",), READ),
     Right("scheduling.volcano.sh", ("podgroups",), READ),

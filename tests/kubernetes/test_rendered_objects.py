@@ -95,7 +95,7 @@ def install(client: httpx.Client) -> Iterator[httpx.Client]:
     for home in homes:
         client.delete(home)
     for home in homes:
-        eventually(lambda home=home: client.get(home).status_code == httpx.codes.NOT_FOUND)
+        eventually(lambda home=home: client.get(home).status_code == httpx.codes.NOT_FOUND, within=60)
 
 
 def _counted(client: httpx.Client, namespace: str) -> bool:

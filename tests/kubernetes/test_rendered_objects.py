@@ -203,7 +203,7 @@ def test_kueue_knows_every_field_of_the_quotas(installed: httpx.Client) -> None:
         one["spec"].pop("conversion", None)
         apply(installed, one)
     for one in definitions:
-        eventually(lambda one=one: _is_served(installed, one))
+        eventually(lambda one=one: _is_served(installed, one), within=60)
     try:
         tried = [try_out(installed, one) for name, one in golden() if name == "kueue-quotas.yaml"]
         assert len(tried) > 8 and [answer.text for answer in tried if not answer.is_success] == []

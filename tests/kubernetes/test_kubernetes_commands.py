@@ -98,7 +98,7 @@ def test_a_cluster_is_told_what_it_must_be_told_and_is_then_found_ready(
     finally:
         place = "/api/v1/namespaces/commands-alpha"
         client.delete(place)
-        eventually(lambda: client.get(place).status_code == httpx.codes.NOT_FOUND)
+        eventually(lambda: client.get(place).status_code == httpx.codes.NOT_FOUND, within=60)
 
 
 def become(home: Path, client: httpx.Client, namespace: str, account: str) -> None:

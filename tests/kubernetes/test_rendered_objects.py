@@ -95,7 +95,7 @@ def install(client: httpx.Client) -> Iterator[httpx.Client]:
     for home in homes:
         client.delete(home)
     for home in homes:
-        eventually(lambda home=home: client.get(home).status_code == httpx.codes.NOT_FOUND)
+        eventually(lambda home=home: client.get(home).status_code == httpx.codes.NOT_FOUND, within=60)
 
 
 def _counted(client: httpx.Client, namespace: str) -> bool:
@@ -203,7 +203,7 @@ def test_kueue_knows_every_field_of_the_quotas(installed: httpx.Client) -> None:
         one["spec"].pop("conversion", None)
         apply(installed, one)
     for one in definitions:
-        eventually(lambda one=one: _is_served(installed, one))
+        eventually(lambda one=one: _is_served(installed, one), within=60)
     try:
         tried = [try_out(installed, one) for name, one in golden() if name == "kueue-quotas.yaml"]
         assert len(tried) > 8 and [answer.text for answer in tried if not answer.is_success] == []

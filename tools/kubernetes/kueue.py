@@ -31,7 +31,7 @@ _SERVER: Final = f"kueue-webhook-service.{NAMESPACE}.svc"
 _SECRET: Final = "kueue-webhook-server-cert"
 _CONVERTED: Final = ("localqueues", "clusterqueues", "workloads", "cohorts", "multikueueclusters")
 _HOOKS: Final = ("pod", "resourceflavor", "clusterqueue", "workload", "cohort")
-_GOES_WITHIN: Final = 30.0
+_GOES_WITHIN: Final = 60.0
 """Seconds for all that is Kueue's to be gone."""
 Raw = dict[str, Any]
 

@@ -69,7 +69,7 @@ def check(api: Api, fleet: str, teams: Iterable[Team], config: SeeingConfig, pod
         *_operator(api),
         *nodes_told(facts, seen),
         *schedulers_told(facts, groups),
-        *rights_told(*_missing_rights(api, teams, groups)),
+        *_rights(api, teams, groups),
         *(_trial(api, fleet, team, seen.nodes, pods) for team in teams),
     ]
 
@@ -137,8 +137,7 @@ def schedulers_told(facts: Iterable[NodeFact], groups: Iterable[str]) -> Iterato
             yield Finding("hand-off", OK, f"{count} nodes are {scheduler}'s")
 
 
-def _missing_rights(api: Api, teams: tuple[Team, ...], groups: set[str]) -> tuple[list[str], int]:
-    """Sentences for the rights we lack, and how many were asked for."""
+def _rights(api: Api, teams: tuple[Team, ...], groups: set[str]) -> Iterator[Finding]:
     asked = [(right, "") for right in CONTROLLER_EVERYWHERE]
     asked += [(right, team.namespace) for team in teams for right in CONTROLLER_IN_TEAMS]
     wanted = [
@@ -149,18 +148,22 @@ def _missing_rights(api: Api, teams: tuple[Team, ...], groups: set[str]) -> tupl
         for verb in right.verbs
     ]
     answers = api.all(_review(*one) for one in wanted)
-    missing = []
-    for (verb, _, resource, namespace), answer in zip(wanted, answers, strict=True):
-        allowed = isinstance(answer, dict) and answer.get("status", {}).get("allowed") is True
-        if not allowed:
-            missing.append(f"{verb} {resource}{f' in {namespace}' if namespace else ''}")
-    return missing, len(wanted)
+    if unheard := next((answer for answer in answers if isinstance(answer, GpufleetError)), None):
+        yield Finding("rights", WARNING, f"they could not be asked for: {unheard}")
+        return
+    allowed = [isinstance(a, dict) and a.get("status", {}).get("allowed") is True for a in answers]
+    missing = [
+        f"{verb} {resource}{f' in {namespace}' if namespace else ''}"
+        for (verb, _, resource, namespace), yes in zip(wanted, allowed, strict=True)
+        if not yes
+    ]
+    yield from rights_told(missing, len(wanted))
 
 
 def _review(verb: str, group: str, resource: str, namespace: str) -> Ask:
     kind, _, sub = resource.partition("/")
     asked = {"verb": verb, "group": group, "resource": kind, "subresource": sub, "namespace": namespace}
-    return paths.create(_REVIEWS, {"spec": {"resourceAttributes": asked}})
+    return Ask("POST", _REVIEWS, paths.encoded({"spec": {"resourceAttributes": asked}}))
 
 
 def rights_told(missing: list[str], asked: int) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from tools.demo import ports
-from tools.demo.home import Ports, environment, lay_out
+from tools.demo.home import PROJECT, Ports, environment, lay_out
 from tools.demo.supervisor import PYTHON, Child, Supervisor, end, strays, wait_until
 
 AIRFLOW_SECONDS = 180
@@ -82,7 +82,8 @@ def _start(embedded: Embedded, tell: Callable[[str], None]) -> None:
 
 
 def _start_kubernetes(embedded: Embedded, tell: Callable[[str], None]) -> None:
-    command = [PYTHON, "-m", "tools.demo.kubernetes", str(embedded.home)]
+    # children stand in the fleet's home, and `tools` is no installed package
+    command = ["env", f"PYTHONPATH={PROJECT}", PYTHON, "-m", "tools.demo.kubernetes", str(embedded.home)]
     child = _child(embedded, "kubernetes", command, signal.SIGTERM)
     embedded.supervisor.add(child)
     there = embedded.home / "kubernetes" / "kubeconfig"

@@ -52,6 +52,8 @@ NAMESPACE = "gpufleet-scale"
 IMAGE = "example.com/train:1"
 LEAF, SPINE = 25, 125
 """Nodes of a leaf, nodes of a spine."""
+SPARE = 990
+"""Number of the node that is free when another one is lost."""
 PATIENCE = 240.0
 
 
@@ -139,7 +141,9 @@ def _request(number: int, pods: int) -> dict[str, Any]:
 
 
 def _lose_a_node(plane: ControlPlane, client: httpx.Client) -> dict[str, float]:
-    """The node with the most jobs is deleted: until each of them runs elsewhere, in its second attempt."""
+    """The node with the most jobs is deleted: until each of them runs on a spare one, in its second attempt."""
+    add_nodes(client, [played_by_kwok(_node(SPARE))])
+    _wait(lambda: is_ready(client.get(f"/api/v1/nodes/node-{SPARE:03}").json()))
     pods = client.get(f"/api/v1/namespaces/{NAMESPACE}/pods", timeout=60).json()["items"]
     (node, jobs), *_ = Counter(pod["spec"]["nodeName"] for pod in pods).most_common(1)
     with _watcher(plane, "gpufleet.io/fleet=scale,gpufleet.io/attempt=2", jobs) as all_running:

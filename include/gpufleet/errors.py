@@ -31,6 +31,10 @@ class Temporary(GpufleetError):
         self.retry_after = retry_after
 
 
+class UnderWay(Temporary):
+    """Begun, and somebody else is at it, who has a limit of his own: asked again for as long as it takes."""
+
+
 class Permanent(GpufleetError):
     """Trying again cannot help."""
 

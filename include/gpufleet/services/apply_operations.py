@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy import Connection
 
 from gpufleet.clusters.base import GangSpec
-from gpufleet.errors import GpufleetError, NoCapacity, Refused, Temporary
+from gpufleet.errors import GpufleetError, NoCapacity, Refused, Temporary, UnderWay
 from gpufleet.lifecycle.machine import NothingRuns
 from gpufleet.model.hardware import MigInstance
 from gpufleet.services.advance import advance
@@ -115,11 +115,14 @@ def _record(fleet: Fleet, token: str, outcomes: list[tuple[Operation, Outcome]])
 
 
 def _try_again(fleet: Fleet, operation: Operation, token: str, error: Temporary) -> None:
-    if isinstance(error, NoCapacity) or (operation.kind in MAY_BE_GIVEN_UP and operation.tries >= MAX_TRIES):
+    works = isinstance(error, UnderWay)
+    tried_enough = operation.kind in MAY_BE_GIVEN_UP and operation.tries >= MAX_TRIES and not works
+    if isinstance(error, NoCapacity) or tried_enough:
         _failed(fleet, operation, token, error)
         return
     now = fleet.clock.now()
-    wait = timedelta(seconds=min(30.0, error.retry_after * 1.5 ** min(operation.tries, 8)))
+    longer = 1.0 if works else 1.5 ** min(operation.tries, 8)
+    wait = timedelta(seconds=min(30.0, error.retry_after * longer))
     with fleet.database.write() as connection:
         operations.postpone(connection, operation.id, token, now + wait, str(error))
 

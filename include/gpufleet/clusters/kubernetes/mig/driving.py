@@ -33,7 +33,7 @@ from gpufleet.clusters.kubernetes.mig.patches import CONFIG, STATE, change_of, n
 from gpufleet.clusters.kubernetes.rendering.resources import GPU, MIG_PREFIX, STRATEGY
 from gpufleet.clusters.kubernetes.seeing.layout import Layout as Instances
 from gpufleet.clusters.kubernetes.seeing.layout import written_layout
-from gpufleet.errors import NotFound, Refused, Temporary
+from gpufleet.errors import NotFound, Refused, Temporary, UnderWay
 from gpufleet.model.hardware import MigInstance, Node
 
 OPERATOR_NAMESPACE: Final = "gpu-operator"
@@ -63,7 +63,7 @@ class Wish:
 def drive(api: Api, node: Node, wish: Wish, now: datetime, namespace: str = OPERATOR_NAMESPACE) -> Json:
     """Make the node have it; the node's object as it is then.
 
-    Raises Temporary while the MIG manager works (call again), Refused when it cannot be: something is in the way, or
+    Raises UnderWay while the MIG manager works (call again), Refused when it cannot be: something is in the way, or
     the manager failed. A node that was cordoned for nothing is opened again.
     """
     there = {device.index: device.instances for device in node.devices}
@@ -80,14 +80,14 @@ def drive(api: Api, node: Node, wish: Wish, now: datetime, namespace: str = OPER
         _carry_out(api, raw, step, planned, namespace)
         if isinstance(step, Uncordon | Done):
             there = planned
-    raise Temporary(f"node {node.name}: its MIG change goes on", retry_after=LOOK_AGAIN)
+    raise UnderWay(f"node {node.name}: its MIG change goes on", retry_after=LOOK_AGAIN)
 
 
 def _carry_out(api: Api, raw: Json, step: Step, planned: Instances, namespace: str) -> None:
     name = raw["metadata"]["name"]
     match step:
         case Waiting(why):
-            raise Temporary(why, retry_after=LOOK_AGAIN)
+            raise UnderWay(why, retry_after=LOOK_AGAIN)
         case Failed(why):
             raise Refused(f"{why}; node {name} stays as it is until a person has looked.")
         case Drain(pods):

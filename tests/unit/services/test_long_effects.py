@@ -1,0 +1,81 @@
+"""Effects that somebody else carries out slowly: they are asked for until done; mere trouble is given up some day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.obliging import Obliging
+
+from gpufleet.errors import Refused, Temporary, UnderWay
+from gpufleet.model.hardware import MigInstance
+from gpufleet.services.apply_operations import MAX_TRIES, apply_operations
+from gpufleet.services.fleet import Fleet
+from gpufleet.store import operations
+from gpufleet.store.database import Database
+
+
+@dataclass
+class Clock:
+    at: datetime = datetime(2026, 3, 10, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.at
+
+
+class Slow(Obliging):
+    """Cuts GPUs as slowly as a MIG manager does: each look says `says`, then it is done, or `ends`."""
+
+    def __init__(self, says: Temporary, looks: int, ends: Refused | None = None) -> None:
+        super().__init__(1)
+        self.says, self.looks, self.ends = says, looks, ends
+
+    def repartition(
+        self, node: str, gpu: int, *, destroy: tuple[MigInstance, ...], create: tuple[MigInstance, ...]
+    ) -> None:
+        self.looks -= 1
+        if self.looks >= 0:
+            raise self.says
+        if self.ends:
+            raise self.ends
+
+
+def outcome(database: Database, home: Path, cluster: Slow, minutes: int) -> tuple[str | None, timedelta]:
+    """State of a repartition that is tried for so long, and when it got there."""
+    clock = Clock()
+    fleet = Fleet("f", home, database, {"main": cluster}, {}, clock, str(home))
+    args = {"cluster": "main", "node": "n0", "gpu": 0, "destroy": [], "create": [["3g.40gb", 4]]}
+    with database.write() as connection:
+        operations.decide(connection, clock.at, kind="repartition", target="gpu/n0/0", name="r", args=args)
+    for second in range(0, 60 * minutes, 3):
+        clock.at = Clock.at + timedelta(seconds=second)
+        apply_operations(fleet)
+        with database.read() as connection:
+            if (state := operations.state_of(connection, "r")) not in operations.OPEN:
+                return state, clock.at - Clock.at
+    return None, timedelta(minutes=minutes)
+
+
+WORKS = UnderWay("node n0: the MIG manager is pending", retry_after=3.0)
+
+
+def test_a_mig_manager_that_works_for_half_an_hour_is_waited_for(database: Database, tmp_path: Path) -> None:
+    state, took = outcome(database, tmp_path, Slow(WORKS, looks=500), minutes=40)
+    assert state == "done"
+    assert took <= timedelta(minutes=26)
+
+
+def test_its_own_refusal_ends_it(database: Database, tmp_path: Path) -> None:
+    state, _ = outcome(database, tmp_path, Slow(WORKS, 30, Refused("the MIG manager failed")), minutes=10)
+    assert state == "failed"
+
+
+@pytest.mark.parametrize("looks", [1, MAX_TRIES - 1])
+def test_trouble_that_passes_is_sat_out(database: Database, tmp_path: Path, looks: int) -> None:
+    assert outcome(database, tmp_path, Slow(Temporary("no answer"), looks), minutes=15)[0] == "done"
+
+
+def test_trouble_that_does_not_pass_is_given_up(database: Database, tmp_path: Path) -> None:
+    assert outcome(database, tmp_path, Slow(Temporary("no answer"), MAX_TRIES + 5), minutes=15)[0] == "failed"

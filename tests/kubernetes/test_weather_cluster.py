@@ -242,7 +242,6 @@ class TestServersRestart:
 def test_a_node_that_was_cordoned_takes_nothing(behind: Behind) -> None:
     patch_node(behind.client, behind.nodes[1], {"spec": {"unschedulable": True}})
     eventually(lambda: any(n.state is NodeState.CORDONED for n in behind.cluster.observe().nodes))
-    time.sleep(1.1)
     with pytest.raises(Refused, match="cordoned"):
         behind.cluster.launch(behind.gang())
     assert behind.names() == []

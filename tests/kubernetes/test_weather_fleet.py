@@ -148,7 +148,7 @@ class TestOthers:
         fleet.assert_settled(job, 2)
 
     def test_an_admission_rule_says_no_in_its_own_words(self, fleet: Played) -> None:
-        with denied(fleet.client, fleet.namespace, "no training on Mondays"):
+        with Denied(fleet.client, fleet.namespace, "no training on Mondays"):
             job = fleet.submit(pods=2, gpus=1)
             fleet.until_it_says(job, "no training on Mondays")
             assert fleet.pods() == []
@@ -225,7 +225,7 @@ class TestPods:
 NOT_READY = {"ready": False, "restartCount": 0, "image": "x", "imageID": ""}
 
 
-class denied:  # noqa: N801
+class Denied:
     """While it lasts, an admission rule of the cluster turns every pod of ours in the namespace away."""
 
     PATH = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

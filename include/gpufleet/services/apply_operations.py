@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -32,6 +32,8 @@ LEASE: Final = timedelta(seconds=15)
 """Longer than any effect may take; after it another executor believes this one dead."""
 WORKERS: Final = 32
 """Effects under way at once. They wait for other machines; each begins as soon as it is leased."""
+RECORD_EVERY: Final = 0.1
+"""Seconds between two writes of results: hundreds of quick effects are not hundreds of transactions."""
 MAX_TRIES: Final = 20
 MAY_BE_GIVEN_UP: Final = ("launch", "save", "buy", "repartition")
 """Something else follows when these fail. A stop or a release that is given up would hold places, and cost, for ever."""
@@ -73,8 +75,10 @@ def apply_operations(fleet: Fleet) -> int:
                 return tried
             tried += len(batch)
             ready = _ready(fleet, batch)
-            outcomes = pool.map(lambda operation: _outcome(fleet, operation, ready), batch)  # noqa: B023  used up below
-            _record(fleet, token, list(zip(batch, outcomes, strict=True)))
+            begun = {pool.submit(_outcome, fleet, operation, ready): operation for operation in batch}
+            while begun:  # a slow effect must not keep the results of the others past their lease
+                ended, _ = wait(begun, timeout=RECORD_EVERY)
+                _record(fleet, token, [(begun.pop(one), one.result()) for one in ended])
 
 
 def _ready(fleet: Fleet, batch: list[Operation]) -> Ready:
@@ -100,6 +104,8 @@ def _outcome(fleet: Fleet, operation: Operation, ready: Ready) -> Outcome:
 
 
 def _record(fleet: Fleet, token: str, outcomes: list[tuple[Operation, Outcome]]) -> None:
+    if not outcomes:
+        return
     now = fleet.clock.now()
     with fleet.database.write() as connection:
         done = [operation.id for operation, outcome in outcomes if outcome is None]

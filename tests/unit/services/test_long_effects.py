@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.obliging import Obliging
+from tests.sandboxes import PATIENCE, eventually
 
 from gpufleet.errors import Refused, Temporary, UnderWay
 from gpufleet.model.hardware import MigInstance
@@ -79,3 +81,39 @@ def test_trouble_that_passes_is_sat_out(database: Database, tmp_path: Path, look
 
 def test_trouble_that_does_not_pass_is_given_up(database: Database, tmp_path: Path) -> None:
     assert outcome(database, tmp_path, Slow(Temporary("no answer"), MAX_TRIES + 5), minutes=15)[0] == "failed"
+
+
+class Stuck(Obliging):
+    """Does not answer about GPU 0 until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.go_on = threading.Event()
+
+    def repartition(
+        self, node: str, gpu: int, *, destroy: tuple[MigInstance, ...], create: tuple[MigInstance, ...]
+    ) -> None:
+        if gpu == 0:
+            assert self.go_on.wait(PATIENCE)
+
+
+def test_one_that_does_not_answer_keeps_no_other_result_from_being_written(database: Database, tmp_path: Path) -> None:
+    cluster, now = Stuck(), Clock.at
+    fleet = Fleet("f", tmp_path, database, {"main": cluster}, {}, Clock(), str(tmp_path))
+    with database.write() as connection:
+        for gpu in range(3):
+            args = {"cluster": "main", "node": "n0", "gpu": gpu, "destroy": [], "create": []}
+            operations.decide(connection, now, kind="repartition", target=f"gpu/{gpu}", name=str(gpu), args=args)
+
+    def states() -> list[str]:
+        with database.read() as connection:
+            return [state for _, state in sorted(operations.states_of(connection, "012").items())]
+
+    executor = threading.Thread(target=apply_operations, args=(fleet,))
+    executor.start()
+    try:
+        eventually(lambda: states() == ["leased", "done", "done"])
+    finally:
+        cluster.go_on.set()
+        executor.join(PATIENCE)
+    assert states() == ["done", "done", "done"]

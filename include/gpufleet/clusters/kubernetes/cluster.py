@@ -41,6 +41,9 @@ ANSWERS_WITHIN: Final = 3.0
 """Seconds in which a cluster that is there answers the smallest question."""
 SAME_CLOCK: Final = timedelta(seconds=5)
 
+PODS, SEEING, METRICS = PodConfig(), SeeingConfig(), MetricsConfig()
+"""What holds where fleet.yaml says nothing."""
+
 
 class KubernetesCluster:
     """One cluster, reached through `access`; `home` is the fleet's folder, where the logs of ended pods are kept."""
@@ -52,9 +55,9 @@ class KubernetesCluster:
         access: Callable[[], Access],
         home: Path,
         *,
-        pods: PodConfig = PodConfig(),  # noqa: B008
-        seeing: SeeingConfig = SeeingConfig(),  # noqa: B008
-        metrics: MetricsConfig = MetricsConfig(),  # noqa: B008
+        pods: PodConfig = PODS,
+        seeing: SeeingConfig = SEEING,
+        metrics: MetricsConfig = METRICS,
         stale_after: timedelta = timedelta(seconds=60),
     ) -> None:
         self.name = name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import httpx
@@ -77,6 +77,6 @@ def _scheduled(said: Any, now: datetime) -> tuple[Notice, ...]:
 def _not_before(text: Any) -> datetime | None:
     """`21 Jan 2027 09:00:43 GMT`, unlike everything else there."""
     try:
-        return instant(datetime.strptime(text, "%d %b %Y %H:%M:%S %Z").isoformat())  # noqa: DTZ007  # it is GMT
+        return datetime.strptime(text, "%d %b %Y %H:%M:%S %Z").replace(tzinfo=UTC)
     except (TypeError, ValueError):
         return instant(text)

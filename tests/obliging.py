@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from gpufleet.clusters.base import GangSpec, Observation, Phase, PodSeen
+from gpufleet.clusters.handed import Handed
 from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import Device, MigInstance, Node
 
@@ -32,6 +33,9 @@ class Obliging:
             PodSeen(p.name, gang.job, gang.attempt, p.rank, p.place.node, self.phase, p.place.devices, bound_at=now)
             for p in gang.pods
         )
+
+    def hand_over(self, handed: Handed) -> None:
+        """Nobody hands over."""
 
     def stop(self, job: str, attempt: int, *, grace: timedelta) -> None:
         self.pods.pop((job, attempt), None)

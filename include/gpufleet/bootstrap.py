@@ -50,6 +50,7 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS) -> Fleet:
         scheduling=scheduling_policy(file),
         buying=buying_policy(file),
         recovery=recovery_policy(file),
+        handed=settings.handed,
         portal_url=_portal_url(settings.home, file.portal_url),
         banner=file.banner,
     )
@@ -98,6 +99,7 @@ def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
         pods=pod_config(world),
         seeing=seeing_of(world),
         metrics=MetricsConfig(**world.metrics.model_dump()),
+        handoff=world.handed,
         stale_after=settings.file.recovery.observation_stale_after,
     )
 

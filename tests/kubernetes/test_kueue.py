@@ -8,30 +8,18 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.builders import job, pods, queue
-from tests.gangs import counted
+from tests.builders import job, pods
+from tests.kubernetes.kueues import LEVELS, NODES, SPACES, nodes_of_kueue
 from tests.kubernetes.test_rendered_objects import folder
 from tests.sandboxes import eventually
-from tools.kubernetes.applying import apply
-from tools.kubernetes.kueue import MANAGED, kueue
-from tools.kubernetes.nodes import GpuNode, add_nodes, is_ready, played_by_kwok
 from tools.kubernetes.plane import ControlPlane
 
+from gpufleet.clusters.handed import Admission, Stage
 from gpufleet.clusters.kubernetes.config import PodConfig
 from gpufleet.clusters.kubernetes.rendering.handoff import kueue as handing
-from gpufleet.clusters.kubernetes.rendering.handoff.admission import Admission, Stage
-from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HandedOver, Level
-from gpufleet.clusters.kubernetes.rendering.priorities import priority_classes
-from gpufleet.model.tenancy import Team
+from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HandedOver
 from gpufleet.model.workload import Container, Job
 
-PRODUCT = "NVIDIA-H100-80GB-HBM3"
-LEVELS = (Level("leaf", "example.com/rack"),)
-NAMES = [f"kueue-{rack}{n}" for rack in ("a", "b") for n in range(2)]
-NODES = tuple(counted(name, labels={"nvidia.com/gpu.product": PRODUCT}) for name in NAMES)
-QUEUES = (queue("owner", deserved=16), queue("borrower", deserved=16))
-SPACES = {"owner": "kueue-owner", "borrower": "kueue-borrower"}
-TEAMS = tuple(Team(name, name, ("p",), namespace=space) for name, space in SPACES.items())
 CONFIG = PodConfig(image="registry.example/job:1", service_account="default")
 
 
@@ -81,32 +69,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(control_plane: ControlPlane) -> Iterator[World]:
-    with control_plane.client() as client, kueue(control_plane):
-        for name in NAMES:
-            labels = {"nvidia.com/gpu.product": PRODUCT, "gpufleet.io/scheduler": "kueue", "example.com/rack": name[-2]}
-            taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
-            add_nodes(client, [played_by_kwok(GpuNode(name, labels=labels, taints=taints).raw())])
-        for name in NAMES:
-            eventually(lambda name=name: is_ready(client.get(f"/api/v1/nodes/{name}").json()))
-        labels = {"gpufleet.io/fleet": "main", MANAGED: "true"}
-        spaces = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "labels": labels}}
-            for space in SPACES.values()
-        ]
-        apply(client, [*spaces, *priority_classes("main")])
-        for one in handing.quota_objects("main", QUEUES, TEAMS, NODES, LEVELS):
-            answer = client.patch(
-                f"{folder(one)}/{one['metadata']['name']}",
-                params={"fieldManager": "platform", "force": "true", "fieldValidation": "Strict"},
-                json=one,
-                headers={"Content-Type": "application/apply-patch+yaml"},
-            )
-            assert answer.is_success, answer.text
+    with control_plane.client() as client, nodes_of_kueue(client, control_plane):
         yield World(client)
-        for name in NAMES:
-            client.delete(f"/api/v1/nodes/{name}")
-        for space in SPACES.values():
-            client.delete(f"/api/v1/namespaces/{space}")
 
 
 def ask(name: str, team: str, count: int, **more: Any) -> Job:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
+from gpufleet.clusters.handed import Admission, Handed
 from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.hardware import MigInstance, Node
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Container, Kind
+
+SCHEDULER: Final = "gpufleet.io/scheduler"
+"""Label of a node: whose it is. Absent = ours."""
+OURS: Final = "gpufleet"
 
 
 class Phase(StrEnum):
@@ -93,6 +99,8 @@ class Observation:
     nodes: tuple[Node, ...]
     pods: tuple[PodSeen, ...]
     notices: tuple[InterruptionNotice, ...] = ()
+    admissions: Mapping[tuple[str, int], Admission] = field(default_factory=dict)
+    """By (job, attempt), what other schedulers say of what was handed to them."""
 
 
 class Cluster(Protocol):
@@ -109,6 +117,14 @@ class Cluster(Protocol):
 
         Raises Refused when the world's referee says no (nothing was started), Temporary when it did not answer
         (something may have been: ask again), Permanent when it can never start.
+        """
+        ...
+
+    def hand_over(self, handed: Handed) -> None:
+        """Give the job to the scheduler its queue belongs to, which decides when and where it runs.
+
+        As with `launch`: all or nothing, what is there is adopted, the same errors. A kind of cluster that has no other
+        scheduler raises Permanent.
         """
         ...
 

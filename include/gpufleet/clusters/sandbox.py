@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 
 from gpufleet.clusters.base import GangSpec, Observation, PodSeen
+from gpufleet.clusters.handed import Handed
+from gpufleet.errors import Permanent
 from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import MigInstance, Node
@@ -45,6 +47,9 @@ class SandboxCluster:
 
     def launch(self, gang: GangSpec) -> None:
         self._connection.post("/v1/gangs", _GANG.dump_json(gang))
+
+    def hand_over(self, handed: Handed) -> None:
+        raise Permanent(f"The sandbox has no other scheduler: queue {handed.job.queue} cannot be handed to one.")
 
     def stop(self, job: str, attempt: int, *, grace: timedelta) -> None:
         self._do("/v1/gangs/stop", job=job, attempt=attempt, grace=grace.total_seconds())

@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy import Connection
 
 from gpufleet.clusters.base import GangSpec
+from gpufleet.clusters.handed import Handed
 from gpufleet.errors import GpufleetError, NoCapacity, Refused, Temporary, UnderWay
 from gpufleet.lifecycle.machine import NothingRuns
 from gpufleet.model.hardware import MigInstance
@@ -55,7 +56,7 @@ class Ready:
     """Each job's live attempt."""
     clusters: Mapping[tuple[str, int], str]
     """Where each attempt is or was."""
-    gangs: Mapping[tuple[str, int], GangSpec]
+    gangs: Mapping[tuple[str, int], GangSpec | Handed]
     broken: Mapping[int, str]
     """By operation the error of an effect it waited for."""
 
@@ -170,7 +171,11 @@ def _launch(fleet: Fleet, operation: Operation, ready: Ready) -> Skip | None:
     live = ready.live.get(job)
     if live is None or live.number != attempt or live.state == "stopping":
         return Skip("the attempt was stopped before it started")
-    fleet.clusters[live.cluster].launch(ready.gangs[job, attempt])
+    cluster, gang = fleet.clusters[live.cluster], ready.gangs[job, attempt]
+    if isinstance(gang, Handed):
+        cluster.hand_over(gang)
+    else:
+        cluster.launch(gang)
     return None
 
 

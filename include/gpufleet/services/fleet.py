@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Fleet:
     scheduling: SchedulingPolicy = SchedulingPolicy()
     buying: BuyingPolicy = BuyingPolicy()
     recovery: RecoveryPolicy = RecoveryPolicy()
+    handed: Mapping[str, str] = field(default_factory=dict)
+    """Queues that another scheduler places, each with the cluster where it does."""
     portal_url: str = ""
     banner: str = ""
     process: str = field(default_factory=process_name)

@@ -13,6 +13,7 @@ from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.snapshot import Snapshot
 from gpufleet.quota.lately import WEEK, Held, used_lately
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.hand_over import ours
 from gpufleet.store import places
 from gpufleet.store.snapshots import read_snapshot
 from gpufleet.units import GpuAmount
@@ -20,7 +21,7 @@ from gpufleet.units import GpuAmount
 
 def frozen(connection: Connection, fleet: Fleet, now: datetime) -> Snapshot:
     """All a pass may know at `now`; what queues used lately only where `usage_weight` makes it count."""
-    snapshot = read_snapshot(connection, now, fleet.recovery)
+    snapshot = ours(read_snapshot(connection, now, fleet.recovery), fleet.handed)
     if not fleet.scheduling.usage_weight:
         return snapshot
     gpus = Fraction(sum(len(node.devices) for node in snapshot.nodes))

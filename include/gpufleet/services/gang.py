@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, select
 
 from gpufleet.clusters.base import GangSpec, PodSpec
+from gpufleet.clusters.handed import Handed
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Container, Job, Share, Slice
 from gpufleet.services.fleet import Fleet
@@ -21,8 +22,8 @@ def pod_name(job_id: str, attempt: int, rank: int) -> str:
 
 def gang_specs(
     connection: Connection, fleet: Fleet, which: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], GangSpec]:
-    """By (job, attempt); jobs that are not there are left out."""
+) -> dict[tuple[str, int], GangSpec | Handed]:
+    """By (job, attempt), without places where another scheduler finds them; jobs that are not there are left out."""
     keys = list(which)
     rows = jobs.get_many(connection, {job for job, _ in keys})
     held = places.places_of_jobs(connection, rows)
@@ -36,7 +37,11 @@ def gang_specs(
     }
 
 
-def _gang(fleet: Fleet, job: Job, attempt: int, held: tuple[PodPlace, ...], spaces: Mapping[str, str]) -> GangSpec:
+def _gang(
+    fleet: Fleet, job: Job, attempt: int, held: tuple[PodPlace, ...], spaces: Mapping[str, str]
+) -> GangSpec | Handed:
+    if job.queue in fleet.handed:
+        return Handed(job, attempt, spaces.get(job.team) or job.team, _container(fleet, job, attempt))
     return GangSpec(
         job=job.id,
         attempt=attempt,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,8 +15,10 @@ from gpufleet.errors import Temporary
 from gpufleet.lifecycle.blame import root_cause
 from gpufleet.lifecycle.machine import AllOver, AllStarted, AllSucceeded, Disturbed, Event, NothingRuns, PodsFailed
 from gpufleet.model.hardware import Node, NodeState
+from gpufleet.model.workload import Job
 from gpufleet.services.advance import advance_all, operation_name
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.hand_over import follow, handed_jobs, placed_at, taken_off
 from gpufleet.services.idle_gpus import note_use
 from gpufleet.services.meter import meter_nodes, meter_pods
 from gpufleet.services.progress import read_progress
@@ -77,11 +80,13 @@ def _record(connection: Connection, fleet: Fleet, seen: Observation, said: Peaks
     pods: Seen = defaultdict(list)
     for pod in seen.pods:
         pods[pod.job, pod.attempt].append(pod)
-    meter_pods(connection, pods, now)
     live = [a for a in jobs.live_attempts(connection) if a.cluster == seen.cluster]
-    look = _Look(
-        seen, pods, {n.name: n for n in seen.nodes}, places.live_places(connection), _launches(connection, live, pods)
-    )
+    handed = handed_jobs(connection, fleet, live)
+    if fleet.handed:
+        follow(connection, seen, live, handed, pods)
+    meter_pods(connection, pods, now)
+    held, launches = places.live_places(connection), _launches(connection, live, pods)
+    look = _Look(seen, pods, {n.name: n for n in seen.nodes}, held, launches, handed)
     peaks = {(a.job, a.number): _peak(a, look.pods_of(a), said.get((a.job, a.number)), seen.at) for a in live}
     memory.note_all(connection, peaks, now)
     note_use(connection, live, pods, fleet.recovery, now)
@@ -99,6 +104,20 @@ class _Look:
     held: places.Pods
     launches: dict[str, str]
     """State of each launch that may matter, by its name."""
+    handed: Mapping[str, Job]
+    """The jobs that another scheduler places, by id."""
+
+    def wanted(self, attempt: AttemptRow) -> int:
+        """How many pods it has when it is whole."""
+        job = self.handed.get(attempt.job)
+        return job.pods if job is not None else len(self.held.get((attempt.job, attempt.number), ()))
+
+    def nodes_of(self, attempt: AttemptRow) -> list[str]:
+        return [place.node for place in self.held.get((attempt.job, attempt.number), ())]
+
+    def taken_off(self, attempt: AttemptRow) -> str | None:
+        """Why another scheduler ended it."""
+        return taken_off(self.seen.admissions.get((attempt.job, attempt.number)))
 
     def pods_of(self, attempt: AttemptRow) -> list[PodSeen]:
         return self.pods.get((attempt.job, attempt.number), [])
@@ -127,13 +146,13 @@ def _peak(attempt: AttemptRow, pods: list[PodSeen], said: int | None, at: dateti
 
 def _event(connection: Connection, fleet: Fleet, attempt: AttemptRow, look: _Look) -> Event | None:
     """What this look says of one attempt, the most telling thing first."""
-    wanted, pods = look.held.get((attempt.job, attempt.number), ()), look.pods_of(attempt)
-    if len(pods) >= len(wanted) and all(p.phase is Phase.SUCCEEDED for p in pods):
+    wanted, pods = look.wanted(attempt), look.pods_of(attempt)
+    if pods and len(pods) >= wanted and all(p.phase is Phase.SUCCEEDED for p in pods):
         return AllSucceeded()
     if attempt.state == "stopping":
         return _over(attempt, pods, look)
-    if leaving := _leaving(connection, attempt, [p.node for p in wanted], look.nodes):
-        return Disturbed(leaving)
+    if why := look.taken_off(attempt) or _leaving(connection, attempt, look.nodes_of(attempt), look.nodes):
+        return Disturbed(why)
     if not pods:
         return _missing(connection, attempt, look)
     failed = tuple((p.rank, p.exit_code, p.reason) for p in pods if p.phase in (Phase.FAILED, Phase.LOST))
@@ -141,7 +160,7 @@ def _event(connection: Connection, fleet: Fleet, attempt: AttemptRow, look: _Loo
         why, own = root_cause(failed)
         return PodsFailed(why) if own else Disturbed(why)
     if attempt.state == "starting":
-        return _started(fleet, attempt, pods, len(wanted), look.seen.at)
+        return _started(fleet, attempt, pods, wanted, look)
     return None
 
 
@@ -182,11 +201,12 @@ def _missing(connection: Connection, attempt: AttemptRow, look: _Look) -> Event 
     return NothingRuns("its pods vanished")
 
 
-def _started(fleet: Fleet, attempt: AttemptRow, pods: list[PodSeen], wanted: int, at: datetime) -> Event | None:
+def _started(fleet: Fleet, attempt: AttemptRow, pods: list[PodSeen], wanted: int, look: _Look) -> Event | None:
     up = [p for p in pods if p.phase in (Phase.RUNNING, Phase.SUCCEEDED)]
     if len(up) == wanted:
         return AllStarted()
-    if at - attempt.decided_at > fleet.recovery.start_timeout:
+    began = placed_at(pods, look.seen.at) if attempt.job in look.handed else attempt.decided_at
+    if look.seen.at - began > fleet.recovery.start_timeout:
         late = [p for p in pods if p.phase is Phase.PENDING]
         told = next((f": rank {p.rank} waits ({p.reason})" for p in late if p.reason), "")
         waited = fleet.recovery.start_timeout.total_seconds()

@@ -8,6 +8,7 @@ from typing import Final
 from gpufleet.services.apply_operations import apply_operations
 from gpufleet.services.ask_saves import ask_saves
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.hand_over import hand_over
 from gpufleet.services.observe import observe
 from gpufleet.services.plan_capacity import plan_capacity
 from gpufleet.services.reconcile import reconcile
@@ -60,6 +61,7 @@ def one_round(fleet: Fleet) -> None:
     looks = observe(fleet)
     reconcile(fleet, looks)
     ask_saves(fleet)
+    hand_over(fleet)
     run_pass(fleet)
     plan_capacity(fleet)
     if apply_operations(fleet):

@@ -48,7 +48,7 @@ def job_view(fleet: Fleet, text: str) -> dict[str, Any]:
 
 
 def _job(row: JobRow, verdict: Row[Any] | None, held: tuple[PodPlace, ...]) -> dict[str, Any]:
-    job = row.job
+    job, waits = row.job, _waits(row, verdict)
     return {
         "job": job.id,
         "name": job.name,
@@ -58,23 +58,29 @@ def _job(row: JobRow, verdict: Row[Any] | None, held: tuple[PodPlace, ...]) -> d
         "kind": job.kind.value,
         "asks": jobs.gpus_asked(job),
         "priority": job.priority,
-        "state": row.state,
+        "state": "pending" if waits else row.state,
         "submitted_by": job.submitted_by,
         "submitted_at": _iso(job.submitted_at),
         "ended_at": _iso(row.ended_at),
-        "position": verdict.position if verdict and row.state == "pending" else None,
-        "queue_position": verdict.queue_position if verdict and row.state == "pending" else None,
-        "reason": verdict.reason if verdict and row.state == "pending" else "",
+        "position": verdict.position if verdict and waits else None,
+        "queue_position": verdict.queue_position if verdict and waits else None,
+        "reason": verdict.reason if verdict and waits else "",
         "detail": _detail(row, verdict),
-        "unblock": verdict.unblock if verdict and row.state == "pending" else "",
+        "unblock": verdict.unblock if verdict and waits else "",
         "where": [_place(p) for p in held],
         "progress": row.progress,
     }
 
 
+def _waits(row: JobRow, verdict: Row[Any] | None) -> bool:
+    """For us, or for the scheduler that it was handed to."""
+    handed = verdict is not None and verdict.reason == verdicts.HANDED_OVER
+    return row.state == "pending" or (row.state == "starting" and handed)
+
+
 def _detail(row: JobRow, verdict: Row[Any] | None) -> str:
     """Why it waits, what is wrong with it, or how it ended."""
-    if row.state == "pending":
+    if _waits(row, verdict):
         later = row.not_before and f"it is tried again at {row.not_before:%H:%M:%S} UTC"
         waits = verdict.detail if verdict else later or "its first pass is about to come"
         return f"{waits} (before: {row.reason})" if row.reason else waits

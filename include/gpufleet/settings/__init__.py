@@ -22,7 +22,7 @@ from gpufleet.errors import Invalid
 from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
-from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict
+from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
 from gpufleet.units import GpuAmount
 
 M = TypeVar("M", bound=BaseModel)
@@ -178,6 +178,8 @@ class Settings:
     teams: tuple[Team, ...]
     queues: tuple[Queue, ...]
     rates: dict[str, Any]
+    handed: dict[str, str]
+    """Queues that another scheduler places, each with the cluster where it does."""
 
     @property
     def checkpoints_url(self) -> str:
@@ -201,12 +203,14 @@ def load_settings(home: Path, environment: Mapping[str, str] = os.environ) -> Se
     """Read the files of a home; raises Invalid naming file and key."""
     file = _load(home / "fleet.yaml", FleetFile)
     teams = _load(home / "teams.yaml", TeamsFile)
+    queues = tuple(map(_queue, teams.queues))
     return Settings(
         home=home,
         database_url=environment.get("GPUFLEET_DATABASE_URL") or f"sqlite:///{home / 'gpufleet.db'}",
         file=file,
         teams=tuple(map(_team, teams.teams)),
-        queues=tuple(map(_queue, teams.queues)),
+        queues=queues,
+        handed=handed_queues(file.clusters, queues),
         rates=_rates(home / "rates.yaml"),
     )
 

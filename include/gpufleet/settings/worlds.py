@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from gpufleet.errors import Invalid
+from gpufleet.model.tenancy import Queue
 from gpufleet.units import LONGEST, duration
 
 
@@ -86,6 +88,13 @@ class MetricsEntry(Strict):
     window: str = Field(default="5m", pattern=r"^[1-9][0-9]*[smh]$")
 
 
+class HandoffEntry(Strict):
+    """Queues whose jobs another scheduler of this cluster places, on the nodes labelled as its own."""
+
+    scheduler: Literal["kueue", "volcano", "kai"]
+    queues: tuple[str, ...] = Field(min_length=1)
+
+
 class KubernetesWorld(Strict):
     """A Kubernetes cluster: how it is reached, how its nodes are read, how pods look there."""
 
@@ -101,7 +110,32 @@ class KubernetesWorld(Strict):
     remake_mig: bool = False
     metrics: MetricsEntry = MetricsEntry()
     pods: PodEntry = PodEntry()
+    handoff: tuple[HandoffEntry, ...] = ()
+
+    @property
+    def handed(self) -> dict[str, str]:
+        """By queue, the scheduler it is handed to."""
+        return {queue: entry.scheduler for entry in self.handoff for queue in entry.queues}
 
 
 KINDS: Final = ("sandbox", "kubernetes")
 ClusterWorld = Annotated[SandboxWorld | KubernetesWorld, Field(discriminator="kind")]
+
+
+def handed_queues(worlds: Iterable[ClusterWorld], queues: Iterable[Queue]) -> dict[str, str]:
+    """By queue, the cluster where another scheduler has it. Raises Invalid for a queue that is no leaf, or named twice."""
+    known = list(queues)
+    leaves = {q.name for q in known} - {q.parent for q in known}
+    found: dict[str, str] = {}
+    for world in worlds:
+        for entry in world.handoff if isinstance(world, KubernetesWorld) else ():
+            for queue in entry.queues:
+                if queue not in leaves:
+                    raise Invalid(
+                        f"fleet.yaml: cluster {world.name} hands queue '{queue}' to {entry.scheduler}, and teams.yaml has "
+                        "no such queue without queues below it."
+                    )
+                if queue in found:
+                    raise Invalid(f"fleet.yaml: queue '{queue}' is handed over twice; a queue has one scheduler.")
+                found[queue] = world.name
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -233,8 +233,14 @@ def add_attempts(connection: Connection, new: Sequence[NewAttempt], now: datetim
     connection.execute(
         insert(t.attempt), [{"job": n.job, "number": numbers[n.job], "cluster": n.cluster, **begun} for n in new]
     )
-    connection.execute(insert(t.assignment), [row for n in new for row in _assignments(n, numbers[n.job])])
+    add_places(connection, new, numbers)
     return numbers
+
+
+def add_places(connection: Connection, new: Sequence[NewAttempt], numbers: Mapping[str, int]) -> None:
+    """Write the assignments of these attempts; the database refuses a device that is given twice."""
+    if rows := [row for n in new for row in _assignments(n, numbers[n.job])]:
+        connection.execute(insert(t.assignment), rows)
 
 
 def _assignments(new: NewAttempt, number: int) -> Iterator[dict[str, Any]]:

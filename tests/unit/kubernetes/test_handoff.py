@@ -12,9 +12,9 @@ from hypothesis import strategies as some
 from tests.builders import job, pods, queue
 from tests.gangs import assert_golden, counted, main_of
 
+from gpufleet.clusters.handed import Admission, Stage
 from gpufleet.clusters.kubernetes.config import PodConfig
 from gpufleet.clusters.kubernetes.rendering.handoff import kai, kueue, volcano
-from gpufleet.clusters.kubernetes.rendering.handoff.admission import Admission, Stage
 from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HandedOver, Level
 from gpufleet.clusters.kubernetes.rendering.handoff.shares import flavors, queue_shares
 from gpufleet.errors import Permanent

@@ -59,6 +59,38 @@ def test_wrong_settings(tmp_path: Path, file: str, change: dict[str, object], se
     assert sentence in str(refused.value)
 
 
+HANDED = {
+    "a queue that is not there": ([["nosuch"]], "hands queue 'nosuch' to kueue"),
+    "a queue with queues below it": ([["top"]], "hands queue 'top' to kueue"),
+    "a queue that two schedulers have": ([["leaf"], ["leaf"]], "queue 'leaf' is handed over twice"),
+}
+
+
+@pytest.mark.parametrize(("queues", "sentence"), HANDED.values(), ids=HANDED)
+def test_wrong_hand_off(tmp_path: Path, queues: list[list[str]], sentence: str) -> None:
+    lay_out_home(tmp_path, WORLD)
+    _hand_over(tmp_path, queues)
+    with pytest.raises(Invalid) as refused:
+        load_settings(tmp_path, {})
+    assert sentence in str(refused.value)
+
+
+def test_a_handed_queue_is_known_with_its_cluster(tmp_path: Path) -> None:
+    lay_out_home(tmp_path, WORLD)
+    _hand_over(tmp_path, [["leaf"]])
+    assert load_settings(tmp_path, {}).handed == {"leaf": "east"}
+
+
+def _hand_over(home: Path, queues: list[list[str]]) -> None:
+    handoff = [{"scheduler": "kueue", "queues": some} for some in queues]
+    fleet, teams = home / "fleet.yaml", home / "teams.yaml"
+    world = {"name": "east", "kind": "kubernetes", "handoff": handoff}
+    fleet.write_text(yaml.safe_dump({**yaml.safe_load(fleet.read_text()), "clusters": [world]}))
+    teams.write_text(
+        yaml.safe_dump({"version": 1, "teams": [], "queues": [{"name": "top"}, {"name": "leaf", "parent": "top"}]})
+    )
+
+
 def test_the_demo_config_loads(tmp_path: Path) -> None:
     lay_out_home(tmp_path, WORLD)
     settings = load_settings(tmp_path, {})

@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 
 from gpufleet.clusters.base import GangSpec, Observation, PodSeen
+from gpufleet.clusters.handed import Handed
 from gpufleet.clusters.kubernetes import paths
 from gpufleet.clusters.kubernetes.access import Access
 from gpufleet.clusters.kubernetes.api import Api
@@ -25,10 +26,12 @@ from gpufleet.clusters.kubernetes.ending import (
     read_log,
     stop_pods,
 )
+from gpufleet.clusters.kubernetes.handing import SCHEDULERS, GroupFact, admissions, launch_for
 from gpufleet.clusters.kubernetes.labels import SeeingConfig
-from gpufleet.clusters.kubernetes.launching import Launch
+from gpufleet.clusters.kubernetes.launching import launch_of
 from gpufleet.clusters.kubernetes.measuring import Metrics, MetricsConfig, Pod, Use
 from gpufleet.clusters.kubernetes.mig.driving import Wish, drive
+from gpufleet.clusters.kubernetes.rendering import names
 from gpufleet.clusters.kubernetes.rendering.gang import gang_objects
 from gpufleet.clusters.kubernetes.seeing.pods import PodFact, with_node
 from gpufleet.clusters.kubernetes.views import Views
@@ -42,11 +45,15 @@ ANSWERS_WITHIN: Final = 3.0
 SAME_CLOCK: Final = timedelta(seconds=5)
 
 PODS, SEEING, METRICS = PodConfig(), SeeingConfig(), MetricsConfig()
+NOBODY: Final[Mapping[str, str]] = {}
 """What holds where fleet.yaml says nothing."""
 
 
 class KubernetesCluster:
-    """One cluster, reached through `access`; `home` is the fleet's folder, where the logs of ended pods are kept."""
+    """One cluster, reached through `access`; `home` is the fleet's folder, where the logs of ended pods are kept.
+
+    `handoff` names, for each queue that is not ours to place, the scheduler it belongs to.
+    """
 
     def __init__(
         self,
@@ -58,12 +65,15 @@ class KubernetesCluster:
         pods: PodConfig = PODS,
         seeing: SeeingConfig = SEEING,
         metrics: MetricsConfig = METRICS,
+        handoff: Mapping[str, str] = NOBODY,
         stale_after: timedelta = timedelta(seconds=60),
     ) -> None:
         self.name = name
         self._fleet, self._pods, self._seeing = fleet, pods, seeing
         self._api = Api(name, access)
-        self._views = Views(self._api, fleet, seeing, stale_after)
+        self._schedulers = {queue: SCHEDULERS[name] for queue, name in handoff.items()}
+        named = [SCHEDULERS[name] for name in sorted(set(handoff.values()))]
+        self._views = Views(self._api, fleet, seeing, stale_after, named)
         self._metrics = Metrics(metrics)
         self._logs = Logs(home / "logs" / name)
         self._last: datetime | None = None
@@ -85,6 +95,7 @@ class KubernetesCluster:
                 for p in pods
             ),
             notices=self._views.notices(),
+            admissions=admissions(pods, self._views.groups()),
         )
 
     def launch(self, gang: GangSpec) -> None:
@@ -92,7 +103,13 @@ class KubernetesCluster:
         for pod in gang.pods:
             _check_node(nodes.get(pod.place.node), pod.place.node)
         objects = gang_objects(gang, nodes, self._pods, self._fleet)
-        for raw in Launch(self._api, gang, objects).run():
+        for raw in launch_of(self._api, gang, objects).run():
+            self._views.note_pod(raw)
+
+    def hand_over(self, handed: Handed) -> None:
+        scheduler, nodes = self._schedulers[handed.job.queue], self._views.nodes().nodes
+        launch = launch_for(scheduler, self._api, handed, nodes, self._fleet, self._pods, self._seeing)
+        for raw in launch.run():
             self._views.note_pod(raw)
 
     def stop(self, job: str, attempt: int, *, grace: timedelta) -> None:
@@ -108,6 +125,7 @@ class KubernetesCluster:
         for mine in ended:
             self._views.forget_pod(mine.fact.uid)
         if len(ended) == len(pods):
+            self._api.all(paths.delete(group.path) for group in self._groups_of(job, attempt))
             self._remove_beside(job, attempt, had_claims=any("resourceClaims" in m.raw["spec"] for m in pods))
 
     def request_save(self, job: str, attempt: int, number: int) -> None:
@@ -156,6 +174,10 @@ class KubernetesCluster:
 
     def _pods_of(self, job: str, attempt: int) -> list[Mine]:
         return pods_of_attempt(self._api, self._fleet, job, attempt)
+
+    def _groups_of(self, job: str, attempt: int) -> list[GroupFact]:
+        """Its group at another scheduler, which gives the quota back only when that is gone."""
+        return [group for group in self._views.groups() if group.name == names.group_name(job, attempt)]
 
     def _is_over(self, mine: Mine, lost: set[str]) -> bool:
         now = self._api.told_at or datetime.now(UTC)

@@ -53,12 +53,7 @@ def forget_pods(api: Api, pods: Iterable[Mine], logs: Logs) -> None:
     ended = list(pods)
     keep_logs(api, ended, logs)
     _all(api, [paths.delete(m.path, uid=m.fact.uid, grace=0) for m in ended])
-    _all(api, [_let_go(m) for m in ended if m.fact.is_kept])
-
-
-def _let_go(mine: Mine) -> Ask:
-    others = [name for name in mine.raw["metadata"].get("finalizers") or () if name != names.OBSERVED]
-    return paths.merge(mine.path, {"metadata": {"uid": mine.fact.uid, "finalizers": others}})
+    _all(api, [paths.let_go(m.path, m.raw) for m in ended if m.fact.is_kept])
 
 
 def ask_to_save(api: Api, pods: Iterable[Mine], number: int) -> list[Json]:

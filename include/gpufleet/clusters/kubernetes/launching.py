@@ -20,17 +20,28 @@ IDENTITY: Final = (names.FLEET, names.JOB, names.ATTEMPT, names.RANK)
 """Labels by which an object that is there already is known as the one that was to be made."""
 
 
+def launch_of(api: Api, gang: GangSpec, objects: GangObjects) -> Launch:
+    """A gang of ours: Service and claims of devices first, then its pods, in the order of their ranks."""
+    beside = [*([objects.service] if objects.service is not None else []), *objects.claims]
+    ranked = sorted(gang.pods, key=lambda pod: pod.rank)
+    pods = tuple(_with_plan(pod, spec.place) for pod, spec in zip(objects.pods, ranked, strict=True))
+    return Launch(api, gang.job, gang.team, gang.namespace, tuple(beside), pods)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One gang on its way: what it is, what has to exist, where it is told."""
+    """One gang on its way: whose it is, what must be there before its pods, the pods."""
 
     api: Api
-    gang: GangSpec
-    objects: GangObjects
+    job: str
+    team: str
+    namespace: str
+    beside: tuple[Json, ...]
+    pods: tuple[Json, ...]
 
     @property
     def path(self) -> str:
-        return paths.pods_in(self.gang.namespace)
+        return paths.pods_in(self.namespace)
 
     def run(self) -> list[Json]:
         """The pods as they were made or found, before their gates opened.
@@ -49,10 +60,8 @@ class Launch:
 
     @property
     def _beside(self) -> list[tuple[str, Json]]:
-        """What must be there before the pods, each with its place: the Service, and claims of devices."""
-        service = [self.objects.service] if self.objects.service is not None else []
-        services, claims = paths.services_in(self.gang.namespace), paths.claims_in(self.gang.namespace)
-        return [*((services, one) for one in service), *((claims, one) for one in self.objects.claims)]
+        """What must be there before the pods, each with its folder in the API."""
+        return [(paths.folder_of(one, self.namespace), one) for one in self.beside]
 
     def _make_beside(self) -> None:
         wanted = self._beside
@@ -66,10 +75,10 @@ class Launch:
     def _check_ours(self, path: str, body: Json) -> None:
         name = body["metadata"]["name"]
         if not _is_same(self.api.ask(paths.get(f"{path}/{name}")), body, IDENTITY[:3]):
-            raise Refused(f"{body['kind']} {name} in namespace {self.gang.namespace} is not ours; remove or rename it.")
+            raise Refused(f"{body['kind']} {name} in namespace {self.namespace} is not ours; remove or rename it.")
 
     def _make_pods(self) -> list[Answer]:
-        wanted = [_with_plan(pod, spec.place) for pod, spec in zip(self.objects.pods, self._ranked(), strict=True)]
+        wanted = self.pods
         answers = self.api.all(paths.create(self.path, pod) for pod in wanted)
         answers = [_made(pod, answer) for pod, answer in zip(wanted, answers, strict=True)]
         there = [n for n, answer in enumerate(answers) if isinstance(answer, Conflict)]
@@ -78,16 +87,13 @@ class Launch:
             answers[n] = self._adopted(wanted[n], answer)
         return answers
 
-    def _ranked(self) -> list[Any]:
-        return sorted(self.gang.pods, key=lambda pod: pod.rank)
-
     def _adopted(self, wanted: Json, answer: Answer) -> Answer:
         """The pod of that name, if it is the one we want; a vanished one is made by the next try."""
         name = wanted["metadata"]["name"]
         if isinstance(answer, NotFound):
             return Temporary(f"Pod {name} was just removed; trying again.", retry_after=0.5)
         if isinstance(answer, dict) and not _is_same(answer, wanted, IDENTITY):
-            return Refused(f"A pod {name} that is not ours is in namespace {self.gang.namespace}; remove or rename it.")
+            return Refused(f"A pod {name} that is not ours is in namespace {self.namespace}; remove or rename it.")
         return answer
 
     def _open(self, pods: list[Json]) -> list[Json]:
@@ -106,17 +112,17 @@ class Launch:
     def _undo(self, pods: Iterable[Json]) -> None:
         """A gang that cannot be whole holds nothing: neither a GPU, nor a quota."""
         made = [(f"{self.path}/{pod['metadata']['name']}", pod) for pod in pods]
-        asks = [paths.merge(path, _unfinalized(pod)) for path, pod in made]
+        asks = [paths.let_go(path, pod) for path, pod in made]
         asks += [paths.delete(path, uid=pod["metadata"]["uid"], grace=_grace(pod)) for path, pod in made]
         left = [a for a in self.api.all(asks) if isinstance(a, Temporary)]
         if left:
-            raise Temporary(f"A refused gang of {self.gang.job} is not taken away yet: {left[0]}", retry_after=1.0)
+            raise Temporary(f"A refused gang of {self.job} is not taken away yet: {left[0]}", retry_after=1.0)
         self.api.all(paths.delete(f"{path}/{body['metadata']['name']}") for path, body in self._beside)
 
     def _told(self, error: GpufleetError) -> GpufleetError:
         if isinstance(error, NotFound):
             return Refused(
-                f"Namespace {self.gang.namespace} of team {self.gang.team} is not there: "
+                f"Namespace {self.namespace} of team {self.team} is not there: "
                 "`gpufleet kubernetes manifests` makes it."
             )
         return error
@@ -155,11 +161,6 @@ def _is_same(found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable
 
 def _is_gated(pod: Mapping[str, Any]) -> bool:
     return any(gate.get("name") == names.GANG_GATE for gate in pod["spec"].get("schedulingGates") or ())
-
-
-def _unfinalized(pod: Mapping[str, Any]) -> Json:
-    others = [name for name in pod["metadata"].get("finalizers") or () if name != names.OBSERVED]
-    return {"metadata": {"uid": pod["metadata"]["uid"], "finalizers": others}}
 
 
 def _grace(pod: Mapping[str, Any]) -> int | None:

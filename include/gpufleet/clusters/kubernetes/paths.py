@@ -30,6 +30,22 @@ def services_in(namespace: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/services"
 
 
+KINDS: Final = {
+    "Service": "services",
+    "ResourceClaim": "resourceclaims",
+    "PodGroup": "podgroups",
+    "Workload": "workloads",
+}
+"""What we make or take away beside pods, and how its folder is called."""
+
+
+def folder_of(body: Any, namespace: str) -> str:
+    """The folder of an object of one of `KINDS`."""
+    api, kind = body["apiVersion"], KINDS[body["kind"]]
+    root = f"/apis/{api}" if "/" in api else f"/api/{api}"
+    return f"{root}/namespaces/{quote(namespace, safe='')}/{kind}"
+
+
 def encoded(body: Any) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
@@ -57,6 +73,13 @@ def delete(path: str, *, uid: str = "", grace: int | None = None) -> Ask:
     if grace is not None:
         options["gracePeriodSeconds"] = grace
     return Ask("DELETE", path, encoded(options))
+
+
+def let_go(path: str, raw: Any) -> Ask:
+    """Take off that very pod the finalizers that keep it."""
+    metadata = raw["metadata"]
+    others = [name for name in metadata.get("finalizers") or () if name not in names.LET_GO]
+    return merge(path, {"metadata": {"uid": metadata["uid"], "finalizers": others}})
 
 
 def attempt_selector(fleet: str, job: str, attempt: int) -> str:

@@ -8,10 +8,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from gpufleet.clusters.kubernetes import paths
 from gpufleet.clusters.kubernetes.api import Api
+from gpufleet.clusters.kubernetes.handing import GroupFact, Scheduler, group_fact
 from gpufleet.clusters.kubernetes.labels import SeeingConfig
 from gpufleet.clusters.kubernetes.rendering import names
 from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Seen, see
@@ -36,8 +38,16 @@ LIVING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 class Views:
     """Opened with the first look, once in a process; a forked child opens its own."""
 
-    def __init__(self, api: Api, fleet: str, config: SeeingConfig, stale_after: timedelta) -> None:
+    def __init__(
+        self,
+        api: Api,
+        fleet: str,
+        config: SeeingConfig,
+        stale_after: timedelta,
+        schedulers: Iterable[Scheduler] = (),
+    ) -> None:
         mark = names.label_value(fleet)
+        self._schedulers = tuple(schedulers)
         self._fleet, self._config, self._stale_after = mark, config, stale_after.total_seconds()
         self._api = api
         self._lock = threading.Lock()
@@ -54,10 +64,13 @@ class Views:
         self._others = Reflector[ForeignPod](api, paths.PODS, others, foreign_pod)
         self._slices = Reflector[SliceFact](api, paths.SLICES, {}, slice_fact)
         self._claims = Reflector[ClaimFact](api, paths.CLAIMS, {}, claim_fact)
+        self._groups = [
+            Reflector[GroupFact](api, s.groups, {}, partial(group_fact, scheduler=s)) for s in self._schedulers
+        ]
 
     @property
     def all(self) -> tuple[Reflector[Any], ...]:
-        return (self._nodes, self._ours, self._others, self._slices, self._claims)
+        return (self._nodes, self._ours, self._others, self._slices, self._claims, *self._groups)
 
     def look(self) -> list[PodFact]:
         """Our pods as the watches have them. Raises Temporary while one of them is behind or not heard."""
@@ -85,6 +98,10 @@ class Views:
     def notices(self) -> tuple[InterruptionNotice, ...]:
         """What the clouds announced, as the agents on the nodes heard it."""
         return tuple(notice for fact in self._nodes.facts() for notice in fact.notices)
+
+    def groups(self) -> list[GroupFact]:
+        """What other schedulers tell of the pods that were handed to them."""
+        return [fact for view in self._groups for fact in view.facts()]
 
     def lost_among(self, names_: Iterable[str]) -> set[str]:
         """Those of the nodes that the API calls lost, or does not have."""

@@ -6,6 +6,8 @@ import hashlib
 import re
 from typing import Any, Final
 
+from gpufleet.clusters.base import SCHEDULER as SCHEDULER
+
 Object = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON has it."""
 
@@ -14,8 +16,6 @@ JOB: Final = "gpufleet.io/job"
 ATTEMPT: Final = "gpufleet.io/attempt"
 RANK: Final = "gpufleet.io/rank"
 TEAM: Final = "gpufleet.io/team"
-SCHEDULER: Final = "gpufleet.io/scheduler"
-"""On a node: whose it is. Absent = ours."""
 
 SAVE_REQUEST: Final = "gpufleet.io/save-request"
 """Annotation of a pod: the number of the newest request to save. Absent until there is one."""
@@ -28,6 +28,8 @@ JOB_ID: Final = "gpufleet.io/job-id"
 
 OBSERVED: Final = "gpufleet.io/observed"
 """Finalizer: an ended pod stays until its end was seen."""
+LET_GO: Final = (OBSERVED, "kueue.x-k8s.io/managed")
+"""Finalizers taken off a pod of ours that is forgotten. Kueue keeps its own on while it still counts the pod."""
 GANG_GATE: Final = "gpufleet.io/gang"
 MAIN: Final = "main"
 """The container in which the job's own command runs."""
@@ -56,6 +58,11 @@ def service_name(text: str) -> str:
     """A DNS label that starts with a letter, as the name of a Service must (RFC 1035)."""
     name = dns_label(text)
     return name if name[0].isalpha() else dns_label(f"g-{name}")
+
+
+def group_name(job: str, attempt: int) -> str:
+    """Of the pods of one attempt together: their Service, and their group where another scheduler places them."""
+    return service_name(f"{job}-{attempt}")
 
 
 def label_value(text: str) -> str:

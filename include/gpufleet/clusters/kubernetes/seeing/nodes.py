@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from gpufleet.clusters.base import OURS, SCHEDULER
 from gpufleet.clusters.kubernetes.labels import FABRIC, FABRIC_DEVICES, LAYOUT, MACHINES, SeeingConfig
-from gpufleet.clusters.kubernetes.rendering.names import SCHEDULER
 from gpufleet.clusters.kubernetes.rendering.resources import GPU, MIG_PREFIX, SHARED_GPU
 from gpufleet.clusters.kubernetes.seeing.notices import notices_of
 from gpufleet.clusters.kubernetes.seeing.products import profile_of
@@ -33,7 +33,6 @@ MIG_CAPABLE: Final = "nvidia.com/mig.capable"
 MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 MIG_STATE: Final = "nvidia.com/mig.config.state"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
-OURS: Final = "gpufleet"
 KEPT: Final = (
     MIG_STRATEGY,
     MIG_CAPABLE,

@@ -40,8 +40,10 @@ class PodFact:
     confirmed: bool = False
     """Deleted, and nobody waits for its kubelet any more."""
     is_kept: bool = True
-    """Whether our finalizer still holds it."""
+    """Whether a finalizer that is ours to take off still holds it."""
     save: int = 0
+    scheduler: str = ""
+    """Whose it is, where it was handed to another scheduler."""
 
 
 def pod_fact(raw: Raw) -> PodFact | None:
@@ -60,7 +62,8 @@ def pod_fact(raw: Raw) -> PodFact | None:
         gated=any(True for _ in listed(raw, "spec", "schedulingGates")),
         leaves_at=deleted,
         confirmed=deleted is not None and grace == 0,
-        is_kept=names.OBSERVED in words(raw, "metadata", "finalizers"),
+        is_kept=any(name in names.LET_GO for name in words(raw, "metadata", "finalizers")),
+        scheduler=sys.intern(text(labels, names.SCHEDULER)),
         save=whole(raw, "metadata", "annotations", names.SAVE_REQUEST) or 0,
     )
 

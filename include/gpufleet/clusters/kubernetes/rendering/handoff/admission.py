@@ -1,32 +1,9 @@
-"""What another scheduler says about a job that it was handed: one word for the state, its own words for the reason."""
+"""How the objects of other schedulers tell their state: conditions and a phase."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
-
-
-class Stage(StrEnum):
-    """`evicted` = its scheduler took it off; that ends the attempt, not the job."""
-
-    UNSEEN = "unseen"
-    """Its scheduler has not looked at it yet."""
-    WAITING = "waiting"
-    ADMITTED = "admitted"
-    EVICTED = "evicted"
-    FINISHED = "finished"
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """`reason` is the scheduler's own word, `detail` its sentence, `position` counts from 1 where it tells one."""
-
-    stage: Stage
-    reason: str = ""
-    detail: str = ""
-    position: int | None = None
 
 
 def conditions(raw: Any, key: str = "conditions") -> Iterator[tuple[str, bool, str, str]]:

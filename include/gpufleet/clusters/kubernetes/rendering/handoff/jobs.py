@@ -53,7 +53,7 @@ class HandedOver:
     @property
     def name(self) -> str:
         """Of the group of its pods."""
-        return names.service_name(f"{self.job.id}-{self.attempt}")
+        return names.group_name(self.job.id, self.attempt)
 
     @property
     def labels(self) -> dict[str, str]:

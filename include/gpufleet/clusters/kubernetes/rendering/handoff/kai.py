@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-from gpufleet.clusters.kubernetes.rendering.handoff.admission import Admission, Stage, conditions, phase
+from gpufleet.clusters.handed import Admission, Stage
+from gpufleet.clusters.kubernetes.rendering.handoff.admission import conditions, phase
 from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HOSTNAME, HandedOver, Level, unplaced, with_metadata
 from gpufleet.clusters.kubernetes.rendering.handoff.shares import QueueShare, flavors, queue_shares
 from gpufleet.clusters.kubernetes.rendering.names import FLEET, Object, dns_label, label_value
@@ -17,6 +18,7 @@ from gpufleet.model.tenancy import Queue
 from gpufleet.model.workload import PodSet, Share, Whole
 
 NAME: Final = "kai"
+API: Final = "scheduling.run.ai/v2alpha2"
 SCHEDULER_NAME: Final = "kai-scheduler"
 _UNBOUNDED: Final = -1
 
@@ -26,7 +28,7 @@ def job_objects(handed: HandedOver) -> tuple[Object, ...]:
     job = handed.job
     found = unplaced(replace(handed, job=replace(job, pod_sets=tuple(map(_without_shares, job.pod_sets)))))
     group = {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "apiVersion": API,
         "kind": "PodGroup",
         "metadata": {"name": handed.name, "namespace": handed.namespace, "labels": handed.labels},
         "spec": {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gpufleet.clusters.handed import Admission, Stage
 from gpufleet.clusters.kubernetes.rendering.fabrics import FABRICS
-from gpufleet.clusters.kubernetes.rendering.handoff.admission import Admission, Stage, conditions
+from gpufleet.clusters.kubernetes.rendering.handoff.admission import conditions
 from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HOSTNAME, HandedOver, Level, unplaced, with_metadata
 from gpufleet.clusters.kubernetes.rendering.handoff.shares import (
     Flavor,

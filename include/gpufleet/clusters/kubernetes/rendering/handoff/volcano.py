@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpufleet.clusters.kubernetes.rendering.handoff.admission import Admission, Stage, conditions, phase
+from gpufleet.clusters.handed import Admission, Stage
+from gpufleet.clusters.kubernetes.rendering.handoff.admission import conditions, phase
 from gpufleet.clusters.kubernetes.rendering.handoff.jobs import HandedOver, unplaced, with_metadata
 from gpufleet.clusters.kubernetes.rendering.handoff.shares import (
     Flavor,

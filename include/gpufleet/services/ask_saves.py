@@ -19,16 +19,13 @@ def ask_saves(fleet: Fleet) -> None:
     now = fleet.clock.now()
     with fleet.database.write() as connection:
         attempts = {a.job: a for a in jobs.live_attempts(connection) if a.state == "running"}
-        for row in jobs.live(connection):
+        for row in jobs.that_save(connection):
             if row.job.id in attempts and row.job.kind is Kind.TRAINING and _overdue(row, attempts[row.job.id], now):
                 ask(connection, row, attempts[row.job.id], now)
 
 
 def _overdue(row: JobRow, attempt: AttemptRow, now: datetime) -> bool:
-    progress = row.progress or {}
-    save = progress.get("last_save") or {}
-    if not progress:
-        return False  # a job that tells nothing does not save through us: there is nobody to ask
+    save = (row.progress or {}).get("last_save") or {}
     last = datetime.fromisoformat(save["at"]) if save.get("at") else None
     return save_is_overdue(now, attempt.running_at or now, last, row.job.checkpoint.interval, row.save_asked_at)
 

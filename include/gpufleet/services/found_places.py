@@ -15,7 +15,7 @@ from gpufleet.clusters.base import PodSeen
 from gpufleet.model.hardware import Device, MigInstance, Node
 from gpufleet.model.snapshot import PodPlace, ShareOn, SliceOn
 from gpufleet.model.workload import Job, Share, Slice, Whole
-from gpufleet.store import jobs
+from gpufleet.services.asked import pods_of
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class Found:
             self._milli[place.node, share.gpu] += share.milli
 
     def _on(self, node: Node, job: Job, pod: PodSeen) -> PodPlace | None:
-        number = jobs.pods_of(job)[pod.rank][0]
+        number = pods_of(job)[pod.rank][0]
         asked = job.pod_sets[number]
         place = PodPlace(number, pod.rank, node.name, cpu=asked.cpu, memory_mib=asked.memory_mib)
         match asked.demand:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from gpufleet.clusters.base import PodSeen
 from gpufleet.model.policy import RecoveryPolicy
+from gpufleet.services.asked import gpus_asked
 from gpufleet.store import jobs
 from gpufleet.store.jobs import AttemptRow, JobRow
 
@@ -44,7 +45,7 @@ def idle_jobs(
         {
             "job": a.job,
             "team": rows[a.job].job.team,
-            "asks": jobs.gpus_asked(rows[a.job].job),
+            "asks": gpus_asked(rows[a.job].job),
             "busy": a.busy,
             "since": a.idle_since.isoformat(),
         }

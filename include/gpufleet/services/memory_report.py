@@ -12,6 +12,7 @@ from gpufleet.model.hardware import GpuModel
 from gpufleet.model.workload import Job, Workload
 from gpufleet.placement.memory import MemoryPoint, Need, need
 from gpufleet.placement.sizing import Fit, Sizing, sizing
+from gpufleet.services.asked import gpus_asked
 from gpufleet.services.change_job import find_job
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import jobs, memory, places, world
@@ -56,7 +57,7 @@ def _row(connection: Connection, job: Job, peak: memory.Peak | None, model: GpuM
         "name": job.name,
         "team": job.team,
         "project": job.project,
-        "asks": jobs.gpus_asked(job),
+        "asks": gpus_asked(job),
         "workload": _words(job.workload),
         "derived": job.pod_sets[0].derived,
         "asked_mib": found.asked_mib if found else None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from sqlalchemy import Connection, insert, select
@@ -14,9 +15,13 @@ from sqlalchemy.exc import DBAPIError
 from gpufleet.checkpoints import store as checkpoints
 from gpufleet.errors import GpufleetError
 from gpufleet.services.fleet import Fleet
-from gpufleet.store import jobs
+from gpufleet.store import jobs, leases
 from gpufleet.store import schema as t
+from gpufleet.store.jobs import AttemptRow
 from gpufleet.training.manifest import dump_progress
+
+AT_ONCE: Final = 500
+"""Files read in one round."""
 
 log = structlog.get_logger()
 
@@ -43,7 +48,7 @@ class ProgressRead:
 def read_progress(fleet: Fleet) -> ProgressRead:
     """One small file per running attempt; a file that is not there or cannot be read is no news."""
     with fleet.database.read() as connection:
-        attempts = jobs.live_attempts(connection)
+        attempts = in_turn(jobs.live_attempts(connection), leases.counters(connection)[1])
     found = []
     for attempt in attempts:
         if attempt.state == "starting" and attempt.running_at is None:
@@ -55,6 +60,12 @@ def read_progress(fleet: Fleet) -> ProgressRead:
         if progress is not None:
             found.append((attempt.job, attempt.number, json.loads(dump_progress(progress))))
     return ProgressRead(tuple(found))
+
+
+def in_turn(attempts: Sequence[AttemptRow], round_: int) -> Sequence[AttemptRow]:
+    """Of thousands only a part in each round: a file each is much to ask of a store, and they change every few seconds."""
+    parts = -(-len(attempts) // AT_ONCE)
+    return attempts[round_ % parts :: parts] if parts > 1 else attempts
 
 
 def _note_save(connection: Connection, job_id: str, attempt: int, save: dict[str, Any]) -> None:

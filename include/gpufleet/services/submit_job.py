@@ -21,6 +21,7 @@ from gpufleet.model.hardware import GpuModel
 from gpufleet.model.tenancy import Principal, Team
 from gpufleet.model.workload import Slice, Whole
 from gpufleet.placement.memory import Unknown, need
+from gpufleet.services.asked import gpus_asked
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.rights import check_priority, may_act_for
 from gpufleet.store import jobs, leases, ledger, memory, tenancy, world
@@ -69,7 +70,7 @@ def submit_job(fleet: Fleet, request: JobRequest, principal: Principal, origin: 
         jobs.add_job(connection, job)
         if origin is not None:
             _claim(connection, origin, job.id, now)
-        ledger.audit(connection, now, principal.login, "submit", job.id, jobs.gpus_asked(job))
+        ledger.audit(connection, now, principal.login, "submit", job.id, gpus_asked(job))
         leases.touch(connection)
         return Submitted(job.id, "new")
 

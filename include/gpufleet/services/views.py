@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from gpufleet.model.snapshot import PodPlace
+from gpufleet.services.asked import gpus_asked
 from gpufleet.services.change_job import find_job
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.idle_gpus import idle_jobs
@@ -56,7 +57,7 @@ def _job(row: JobRow, verdict: Row[Any] | None, held: tuple[PodPlace, ...]) -> d
         "project": job.project,
         "queue": job.queue,
         "kind": job.kind.value,
-        "asks": jobs.gpus_asked(job),
+        "asks": gpus_asked(job),
         "priority": job.priority,
         "state": "pending" if waits else row.state,
         "submitted_by": job.submitted_by,

@@ -45,8 +45,10 @@ def dump_job(job: Job) -> Any:
     return dump(job)
 
 
-def load_job(value: Any) -> Job:
-    return load(Job, value)
+@lru_cache(maxsize=20_000)
+def load_job(text: str) -> Job:
+    """Out of the JSON text of a row: what was asked for does not change, and every look and every plan reads them all."""
+    return load(Job, json.loads(text))
 
 
 def dump_node(node: Node) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, Text, bindparam, cast, func, insert, select, update
 
 from gpufleet.model.snapshot import PodPlace
-from gpufleet.model.workload import Job, Whole
+from gpufleet.model.workload import Job, Kind
 from gpufleet.store import schema as t
 from gpufleet.store.chunks import chunks
 from gpufleet.store.codec import dump_job, load_job
@@ -65,9 +65,15 @@ class AttemptRow:
     idle_since: datetime | None
 
 
+_ROW: Final = (*(c for c in t.job.c if c.name != "spec"), cast(t.job.c.spec, Text).label("asked"))
+"""What `_job_row` reads."""
+
+
 def _job_row(row: Row[Any]) -> JobRow:
     # the columns win over the spec: priority may have been changed since
-    job = replace(load_job(row.spec), priority=row.priority)
+    job = load_job(row.asked)
+    if job.priority != row.priority:
+        job = replace(job, priority=row.priority)
     return JobRow(
         job,
         row.state,
@@ -109,7 +115,7 @@ def add_job(connection: Connection, job: Job) -> None:
 
 
 def get(connection: Connection, job_id: str) -> JobRow | None:
-    row = connection.execute(select(t.job).where(t.job.c.id == job_id)).first()
+    row = connection.execute(select(*_ROW).where(t.job.c.id == job_id)).first()
     return _job_row(row) if row else None
 
 
@@ -118,7 +124,7 @@ def get_many(connection: Connection, ids: Iterable[str]) -> dict[str, JobRow]:
     return {
         row.id: _job_row(row)
         for some in chunks(ids)
-        for row in connection.execute(select(t.job).where(t.job.c.id.in_(some)))
+        for row in connection.execute(select(*_ROW).where(t.job.c.id.in_(some)))
     }
 
 
@@ -140,14 +146,21 @@ def find(connection: Connection, text: str) -> tuple[str, ...]:
 
 def live(connection: Connection) -> tuple[JobRow, ...]:
     """Every job that has not ended, oldest first."""
-    query = select(t.job).where(t.job.c.state.not_in(ENDED)).order_by(t.job.c.submitted_at, t.job.c.id)
+    query = select(*_ROW).where(t.job.c.state.not_in(ENDED)).order_by(t.job.c.submitted_at, t.job.c.id)
     return tuple(map(_job_row, connection.execute(query)))
+
+
+def that_save(connection: Connection) -> tuple[JobRow, ...]:
+    """Live training jobs that tell of themselves. One that tells nothing does not save through us: nobody is to be asked."""
+    tells = t.job.c.progress.is_not(None) & (cast(t.job.c.progress, Text) != "null")
+    query = select(*_ROW).where(t.job.c.state.not_in(ENDED), t.job.c.kind == Kind.TRAINING.value, tells)
+    return tuple(map(_job_row, connection.execute(query.order_by(t.job.c.id))))
 
 
 def recent(connection: Connection, limit: int = 200) -> tuple[JobRow, ...]:
     """The newest jobs, live ones first."""
     over = t.job.c.state.in_(ENDED)
-    query = select(t.job).order_by(over, t.job.c.submitted_at.desc(), t.job.c.id).limit(limit)
+    query = select(*_ROW).order_by(over, t.job.c.submitted_at.desc(), t.job.c.id).limit(limit)
     return tuple(map(_job_row, connection.execute(query)))
 
 
@@ -270,24 +283,3 @@ def change_attempts(connection: Connection, changes: Sequence[dict[str, Any]]) -
         values = {name: bindparam(f"new_{name}", type_=a.c[name].type) for name in names}
         change = update(a).where(a.c.job == bindparam("new_job"), a.c.number == bindparam("new_number")).values(values)
         connection.execute(change, [{f"new_{name}": value for name, value in c.items()} for c in changes])
-
-
-def pods_of(job: Job) -> tuple[tuple[int, int], ...]:
-    """(pod set, rank) of each pod, ranks over the whole job."""
-    sets = [index for index, pod_set in enumerate(job.pod_sets) for _ in range(pod_set.count)]
-    return tuple((pod_set, rank) for rank, pod_set in enumerate(sets))
-
-
-def gpus_asked(job: Job) -> str:
-    """The demand in a few words, for people: `2 x 8 GPUs`, `3 x 9 GiB slice`, `0.5 share`."""
-    words = []
-    for pod_set in job.pod_sets:
-        demand = pod_set.demand
-        if isinstance(demand, Whole):
-            text = f"{demand.gpus} GPU{'s' if demand.gpus != 1 else ''}"
-        elif hasattr(demand, "milli"):
-            text = f"{demand.milli / 1000:g} share"
-        else:
-            text = demand.profile or f"{demand.memory_mib / 1024:g} GiB slice"
-        words.append(f"{pod_set.count} x {text}")
-    return " + ".join(words)

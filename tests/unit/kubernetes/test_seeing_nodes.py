@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpufleet.clusters.kubernetes.labels import SeeingConfig, seeing_config
-from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Seen, see
+from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Known, Seen, see
 from gpufleet.clusters.kubernetes.seeing.foreign import foreign_pod, taken_by_node
 from gpufleet.clusters.kubernetes.seeing.held import Held, held_on_node
 from gpufleet.clusters.kubernetes.seeing.nodes import node_fact
@@ -417,3 +417,20 @@ def test_planned_devices_are_read_as_they_are_written() -> None:
     assert held_on_node(["0,3", "MIG:7/1g.10gb@6,SHARE:2/500", "", "x,99999"]) == Held(
         frozenset({0, 2, 3}), {7: (MigInstance(6, "1g.10gb"),)}
     )
+
+
+def test_a_second_look_reads_again_what_has_changed_and_nothing_else() -> None:
+    """What one look knows, the next may use: it sees the same as a look that knows nothing."""
+    config, known = SeeingConfig(), Known()
+    few = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "6"}
+    looks: tuple[tuple[list[Raw], dict[str, Any]], ...] = (
+        ([raw_node("n1"), raw_node("n2")], {}),
+        ([raw_node("n1"), raw_node("n2", gives=few)], {}),
+        ([raw_node("n1"), raw_node("n2", gives=few)], {"held": {"n1": held_on_node(["7"])}}),
+        ([raw_node("n1"), raw_node("n2")], {"taken": taken_by_node([foreign_pod(raw_pod("n1"))])}),
+        ([raw_node("n2", unschedulable=True)], {}),
+    )
+    for nodes, facts in looks:
+        told = ClusterFacts(tuple(node_fact(raw, config) for raw in nodes), **facts)
+        assert see(told, config, "east", known) == see(told, config, "east")
+        assert known.keys() == {raw["metadata"]["name"] for raw in nodes}

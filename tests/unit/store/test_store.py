@@ -70,7 +70,7 @@ def test_a_job_survives_the_way_in_and_out(
         pod_sets=tuple(sets), checkpoint=policy, capacity=tuple(capacity), topology=TopologyWish("leaf", None),
         needs=Needs(40960, (9, 0)), runtime=timedelta(hours=2), labels=(("a", "b"),),
     )  # fmt: skip
-    assert load_job(dump_job(job)) == job
+    assert load_job(json.dumps(dump_job(job))) == job
 
 
 @pytest.mark.parametrize("model", sorted(gpu_models()))

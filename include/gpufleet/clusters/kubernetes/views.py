@@ -16,7 +16,7 @@ from gpufleet.clusters.kubernetes.api import Api
 from gpufleet.clusters.kubernetes.handing import GroupFact, Scheduler, group_fact
 from gpufleet.clusters.kubernetes.labels import SeeingConfig
 from gpufleet.clusters.kubernetes.rendering import names
-from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Seen, see
+from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Known, Seen, see
 from gpufleet.clusters.kubernetes.seeing.foreign import ForeignPod, foreign_pod, taken_by_node
 from gpufleet.clusters.kubernetes.seeing.held import Held, held_on_node
 from gpufleet.clusters.kubernetes.seeing.nodes import NodeFact, node_fact
@@ -50,9 +50,10 @@ class Views:
         self._schedulers = tuple(schedulers)
         self._fleet, self._config, self._stale_after = mark, config, stale_after.total_seconds()
         self._api = api
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._pid = 0
         self._seen: tuple[float, Seen] | None = None
+        self._known: Known = {}
         self._make(mark)
 
     def _make(self, mark: str) -> None:
@@ -74,6 +75,10 @@ class Views:
 
     def look(self) -> list[PodFact]:
         """Our pods as the watches have them. Raises Temporary while one of them is behind or not heard."""
+        self._hear()
+        return self._ours.facts()
+
+    def _hear(self) -> None:
         self._open()
         for view in self.all:
             view.wait(FIRST_LOOK)
@@ -82,18 +87,20 @@ class Views:
             raise Temporary(
                 f"The cluster {self._api.name} was last heard {oldest:.0f} s ago: what is there is not known."
             )
-        return self._ours.facts()
 
     def nodes(self, *, fresh: bool = False) -> Seen:
         """The nodes, put together anew when that is `fresh` or a second ago: a plan starts many gangs at once."""
-        pods = self.look()
-        with self._lock:
-            known = self._seen
-        if fresh or known is None or time.monotonic() - known[0] > SAME_LOOK:
-            known = (time.monotonic(), see(self._facts(pods), self._config, self._api.name))
+        self._hear()
+        with self._reading:  # hundreds may ask at once: one of them reads
             with self._lock:
-                self._seen = known
-        return known[1]
+                known = self._seen
+            if not fresh and known is not None and time.monotonic() - known[0] <= SAME_LOOK:
+                return known[1]
+            began = time.monotonic()
+            seen = see(self._facts(self._ours.facts()), self._config, self._api.name, self._known)
+            with self._lock:
+                self._seen = (began, seen)
+            return seen
 
     def notices(self) -> tuple[InterruptionNotice, ...]:
         """What the clouds announced, as the agents on the nodes heard it."""

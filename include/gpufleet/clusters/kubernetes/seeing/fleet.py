@@ -42,14 +42,24 @@ class Seen:
     warnings: tuple[str, ...]
 
 
-def see(facts: ClusterFacts, config: SeeingConfig, cluster: str) -> Seen:
-    """Nodes without GPUs are left out silently, those with a GPU nobody knows with a warning."""
+Known = dict[str, tuple[tuple[object, ...], Node | None]]
+"""By name, what a node was read from, and what was read: few nodes change from one look to the next."""
+
+
+def see(facts: ClusterFacts, config: SeeingConfig, cluster: str, known: Known | None = None) -> Seen:
+    """Nodes without GPUs are left out silently, those with a GPU nobody knows with a warning.
+
+    `known` is what an earlier look of the same cluster and config left there.
+    """
+    known = {} if known is None else known
+    for name in known.keys() - {fact.name for fact in facts.nodes}:
+        del known[name]
     with_gpus = [f for f in facts.nodes if f.name and (physical_gpus(f) or f.has.slices or f.name in facts.slices)]
     levels = [level for level in config.levels if any(_domain(f, level) for f in with_gpus)]
     warnings: list[str] = []
     nodes = []
     for fact in sorted(with_gpus, key=lambda f: f.name):
-        node = _node(fact, facts, config, cluster)
+        node = _again(fact, facts, config, cluster, known)
         if node is None:
             told = next((fact.labels[key] for key in config.models if key in fact.labels), "no label")
             warnings.append(f"node {fact.name} is left out: its GPU ({told}) is not in the catalogue")
@@ -58,6 +68,16 @@ def see(facts: ClusterFacts, config: SeeingConfig, cluster: str) -> Seen:
                      for level in levels if not _domain(fact, level)]  # fmt: skip
         nodes.append(replace(node, position=_position(fact, levels)))
     return Seen(tuple(level.name for level in levels), tuple(nodes), tuple(warnings))
+
+
+def _again(fact: NodeFact, facts: ClusterFacts, config: SeeingConfig, cluster: str, known: Known) -> Node | None:
+    """The node as it was read before, where nothing it is read from has changed."""
+    parts = (facts.taken, facts.held, facts.slices, facts.claimed)
+    told = (fact, *(part.get(fact.name) for part in parts))
+    before = known.get(fact.name)
+    if before is None or before[0] != told:
+        before = known[fact.name] = (told, _node(fact, facts, config, cluster))
+    return before[1]
 
 
 def _domain(fact: NodeFact, level: Level) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -71,3 +73,52 @@ def settle_day(day: str) -> dict[str, Any]:
     from gpufleet.services.settle_day import settle_day
 
     return settle_day(_fleet(), day)
+
+
+def open_interruptions() -> list[dict[str, Any]]:
+    """For each notice that is not over the run that follows it: the same notice has the same run."""
+    from gpufleet.services.interruptions import open_interruptions
+
+    return [
+        {"trigger_run_id": f"interruption__{_in_run_id(notice)}", "conf": {"interruption": notice}}
+        for notice in open_interruptions(_fleet())
+    ]
+
+
+def _in_run_id(notice: str) -> str:
+    """Only what a run id may hold; two notices never become one."""
+    legal = re.sub(r"[^A-Za-z0-9_.~:+-]", "-", notice)
+    return legal if legal == notice else f"{legal}-{hashlib.sha256(notice.encode()).hexdigest()[:8]}"
+
+
+def interruption(notice: str) -> dict[str, Any]:
+    """Whom it struck, after a tick: who has left, who runs again."""
+    from gpufleet.services.interruptions import interruption_view
+    from gpufleet.services.prompt_tick import prompt_tick
+
+    fleet = _fleet()
+    prompt_tick(fleet, wait=False)
+    return interruption_view(fleet, notice)
+
+
+def open_repartitions() -> list[str]:
+    """Names of the layout changes that were decided and are not done."""
+    from gpufleet.services.repartitions import open_repartitions
+
+    return list(open_repartitions(_fleet()))
+
+
+def repartition(name: str) -> dict[str, Any]:
+    """How far it is, after a tick. Raises AirflowFailException with the MIG manager's words when it was given up."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from gpufleet.services.prompt_tick import prompt_tick
+    from gpufleet.services.repartitions import repartition_view
+
+    fleet = _fleet()
+    prompt_tick(fleet, wait=False)
+    view = repartition_view(fleet, name)
+    log.info("%(node)s, GPU %(gpu)s: %(state)s %(says)s", view)
+    if view["state"] == "failed":
+        raise AirflowFailException(f"{view['node']}, GPU {view['gpu']}: {view['says']}")
+    return view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,9 @@ from sqlalchemy import select
 from tests.airflow.conftest import TRAIN, Living
 from tests.sandboxes import eventually
 
+from gpufleet.sandbox.client import Connection
 from gpufleet.services.change_job import live_claims
+from gpufleet.services.interruptions import open_interruptions
 from gpufleet.services.views import jobs_view
 from gpufleet.store import schema as t
 
@@ -105,6 +108,19 @@ def test_a_process_of_ours_dies_and_the_job_ends_well_once(living: Living, child
     assert process is not None
     process.send_signal(signal.SIGKILL)
     ended_well_once(living, name, run)
+
+
+def test_a_notice_is_followed_by_one_run_until_the_job_is_back(living: Living) -> None:
+    run = living.trigger(name="struck", capacity=["spot"])
+    node = living.until("struck", "running")["where"][0]["node"]
+    Connection(living.fleet.home).post("/v1/cloud/reclaim", json.dumps({"node": node}).encode())
+    eventually(lambda: len(living.until("struck", "running")["attempts"]) == 2, within=60)
+    runs = lambda: living.people["admin"]._call("GET", "/api/v2/dags/preemption_recovery/dagRuns")["dag_runs"]  # noqa: E731
+    eventually(lambda: {run["state"] for run in runs()} == {"success"}, within=150)
+    assert all(run["dag_run_id"].startswith("interruption__") for run in runs())
+    assert open_interruptions(living.fleet) == ()
+    living.people["ada"].mark("gpu_job", run, "run", "failed")
+    living.until("struck", "cancelled", within=10)
 
 
 def test_without_a_controller_everything_works_within_the_minute(living: Living) -> None:

@@ -163,6 +163,21 @@ def hear(connection: Connection, notice: InterruptionNotice, now: datetime) -> b
     return True
 
 
+def open_interruptions(connection: Connection) -> tuple[str, ...]:
+    """Ids of notices that are not over, oldest first."""
+    n = t.interruption.c
+    return tuple(connection.execute(select(n.id).where(n.resumed_at.is_(None)).order_by(n.heard_at, n.id)).scalars())
+
+
+def interruption(connection: Connection, notice: str) -> Row[Any] | None:
+    return connection.execute(select(t.interruption).where(t.interruption.c.id == notice)).first()
+
+
+def note_resumed(connection: Connection, notice: str, now: datetime) -> None:
+    """Everyone it struck runs again, or has ended."""
+    connection.execute(update(t.interruption).where(t.interruption.c.id == notice).values(resumed_at=now))
+
+
 def interruptions(connection: Connection, limit: int = 50) -> tuple[Row[Any], ...]:
     """The newest notices first."""
     return tuple(connection.execute(select(t.interruption).order_by(t.interruption.c.heard_at.desc()).limit(limit)))

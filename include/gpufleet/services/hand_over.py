@@ -19,7 +19,8 @@ from gpufleet.model.workload import Job
 from gpufleet.services.advance import advance_all, operation_name, target
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.found_places import Found
-from gpufleet.store import jobs, operations, places, verdicts
+from gpufleet.services.quota_marks import Marks
+from gpufleet.store import jobs, operations, places, tenancy, verdicts
 from gpufleet.store.jobs import AttemptRow
 
 Seen = Mapping[tuple[str, int], list[PodSeen]]
@@ -96,14 +97,15 @@ def _write_places(
     """Of each pod that is bound and has no place yet. Its devices are the ones it tells of, else free ones of that node."""
     held = places.live_places(connection)
     found = Found(seen.nodes, (place for some in held.values() for place in some))
+    theirs = [(handed[job].queue, some) for (job, _), some in held.items() if job in handed]
+    marks = Marks(tenancy.queues(connection), {node.name: node.model for node in seen.nodes}, theirs)
     for attempt in attempts:
         key = (attempt.job, attempt.number)
         known = {place.rank for place in held.get(key, ())}
         bound = [pod for pod in pods.get(key, ()) if pod.bound_at and pod.rank not in known]
         new = tuple(place for pod in bound if (place := found.place(handed[attempt.job], pod)) is not None)
-        jobs.add_places(
-            connection, [jobs.NewAttempt(attempt.job, seen.cluster, new, {})], {attempt.job: attempt.number}
-        )
+        given = jobs.NewAttempt(attempt.job, seen.cluster, new, marks.give(handed[attempt.job].queue, new))
+        jobs.add_places(connection, [given], {attempt.job: attempt.number})
 
 
 def _is_placed(pods: Iterable[PodSeen]) -> bool:

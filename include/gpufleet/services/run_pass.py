@@ -16,6 +16,7 @@ from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.advance import advance, advance_all, operation_name, target
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.frozen import frozen
+from gpufleet.services.quota_marks import Marks
 from gpufleet.store import jobs, leases, operations, verdicts
 
 log = structlog.get_logger()
@@ -92,14 +93,21 @@ def _commit_placements(
     rows = jobs.get_many(connection, given)
     clusters = {n.name: n.cluster for n in snapshot.nodes}
     starting = [p for job, p in sorted(given.items()) if job in rows and rows[job].state == "pending"]
+    marks = _marks(snapshot)
     new = [
-        jobs.NewAttempt(p.job, clusters[p.pods[0].node], p.pods, dict.fromkeys((x.rank for x in p.pods), "guaranteed"))
+        jobs.NewAttempt(p.job, clusters[p.pods[0].node], p.pods, marks.give(rows[p.job].job.queue, p.pods))
         for p in starting
     ]
     numbers = jobs.add_attempts(connection, new, now)
     operations.decide_all(connection, now, [_launch(p, numbers[p.job], remakes) for p in starting])
     jobs.change_many(connection, [{"id": p.job, "not_before": None} for p in starting])
     advance_all(connection, fleet, {job: Placed(number) for job, number in numbers.items()}, now)
+
+
+def _marks(snapshot: Snapshot) -> Marks:
+    """What stays counts; what is leaving makes room."""
+    held = [(run.job.queue, run.places) for run in snapshot.running if not run.leaving]
+    return Marks(snapshot.queues, {node.name: node.model for node in snapshot.nodes}, held)
 
 
 def _launch(placement: Placement, number: int, remakes: Remakes) -> operations.Wanted:

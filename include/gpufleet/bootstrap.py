@@ -26,24 +26,34 @@ if TYPE_CHECKING:
     from gpufleet.clusters.kubernetes.access import Access
     from gpufleet.clusters.kubernetes.api import Api
     from gpufleet.clusters.kubernetes.config import PodConfig
+    from gpufleet.clusters.kubernetes.connections import Lookup
     from gpufleet.clusters.kubernetes.labels import SeeingConfig
 
 
 def fleet_from(
-    environment: Mapping[str, str] = os.environ, home: str | None = None, *, patience: float = BUSY_SECONDS
+    environment: Mapping[str, str] = os.environ,
+    home: str | None = None,
+    *,
+    patience: float = BUSY_SECONDS,
+    connections: Lookup | None = None,
 ) -> Fleet:
     """The fleet that the environment (or `home`) names; its database must have been set up."""
-    return bootstrap(load_settings(home_from(environment, home), environment), patience=patience)
+    return bootstrap(
+        load_settings(home_from(environment, home), environment), patience=patience, connections=connections
+    )
 
 
-def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS) -> Fleet:
-    """A Fleet on these settings; `patience` is how long its callers wait for the database. Opens no connection yet."""
+def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS, connections: Lookup | None = None) -> Fleet:
+    """A Fleet on these settings; `patience` is how long its callers wait for the database. Opens no connection yet.
+
+    `connections` finds Airflow connections that fleet.yaml names; without it only the environment has them.
+    """
     file = settings.file
     return Fleet(
         id=file.fleet,
         home=settings.home,
         database=Database(settings.database_url, patience=patience),
-        clusters={w.name: _cluster(w, settings) for w in file.clusters},
+        clusters={w.name: _cluster(w, settings, connections) for w in file.clusters},
         clouds={w.name: _cloud(w, settings.home) for w in file.clouds},
         clock=SystemClock(),
         checkpoints_url=settings.checkpoints_url,
@@ -78,15 +88,15 @@ def _portal_url(home: Path, configured: str) -> str:
     return written.read_text().strip()
 
 
-def _cluster(world: SandboxWorld | KubernetesWorld, settings: Settings) -> Cluster:
+def _cluster(world: SandboxWorld | KubernetesWorld, settings: Settings, connections: Lookup | None) -> Cluster:
     if isinstance(world, KubernetesWorld):
-        return _kubernetes(world, settings)
+        return _kubernetes(world, settings, connections)
     from gpufleet.clusters.sandbox import SandboxCluster
 
     return SandboxCluster(settings.home, world.name)
 
 
-def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
+def _kubernetes(world: KubernetesWorld, settings: Settings, connections: Lookup | None) -> Cluster:
     """Nothing is read or opened before the cluster is used: a mistake in one must not stop the others."""
     from gpufleet.clusters.kubernetes.cluster import KubernetesCluster
     from gpufleet.clusters.kubernetes.measuring import MetricsConfig
@@ -94,7 +104,7 @@ def _kubernetes(world: KubernetesWorld, settings: Settings) -> Cluster:
     return KubernetesCluster(
         world.name,
         settings.file.fleet,
-        _access(world, settings),
+        _access(world, settings, connections),
         settings.home,
         pods=pod_config(world),
         seeing=seeing_of(world),
@@ -111,9 +121,13 @@ def kubernetes_api(world: KubernetesWorld, settings: Settings) -> Api:
     return Api(world.name, _access(world, settings))
 
 
-def _access(world: KubernetesWorld, settings: Settings) -> Callable[[], Access]:
+def _access(world: KubernetesWorld, settings: Settings, connections: Lookup | None = None) -> Callable[[], Access]:
     from gpufleet.clusters.kubernetes.access import access_from
 
+    if world.connection:
+        from gpufleet.clusters.kubernetes.connections import access_by_connection, from_environment
+
+        return lambda: access_by_connection(world.connection, world.context, connections or from_environment)
     file = str(settings.home / world.kubeconfig) if world.kubeconfig else ""
     return lambda: access_from(file, world.context)
 

@@ -43,8 +43,9 @@ class ServiceDoor:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         from gpufleet.bootstrap import fleet_from
+        from gpufleet_airflow.connections import airflow_connection
 
-        self.fleet = fleet_from(environment)
+        self.fleet = fleet_from(environment, connections=airflow_connection)
 
     def submit(self, raw: Mapping[str, Any], login: str | None, origin: Origin) -> str:
         from gpufleet.formats.request import parse_request

@@ -15,8 +15,9 @@ def _fleet() -> Any:
     import os
 
     from gpufleet.bootstrap import fleet_from
+    from gpufleet_airflow.connections import airflow_connection
 
-    return fleet_from(os.environ)
+    return fleet_from(os.environ, connections=airflow_connection)
 
 
 def tick() -> dict[str, int]:

@@ -28,6 +28,7 @@ def manifests(
     queues: Annotated[str | None, typer.Option(help="Quotas also as queues of kueue, volcano or kai.")] = None,
     agent_image: Annotated[str | None, typer.Option(help="With the node agent, from this image.")] = None,
     agent_cloud: Annotated[str, typer.Option(help="Whose notices it hears: aws, gcp or azure.")] = "",
+    controller_image: Annotated[str | None, typer.Option(help="With the controller, from this image.")] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
@@ -36,11 +37,15 @@ def manifests(
 
     import yaml
 
+    from gpufleet.clusters.kubernetes.rendering.controllers import controller
+
     settings, world = _named(home, cluster)
     nodes = _known_nodes(settings, world.name)
     if not nodes:
         print(f"gpufleet: no node of {world.name} has been seen yet: quotas are left open.", file=sys.stderr)
     found = _objects(settings, world, nodes, agent_image, agent_cloud)
+    if controller_image:
+        found.append(controller(settings.file.fleet, controller_image))
     found += _queue_objects(settings, world, nodes, queues)
     if as_json:
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2))

@@ -102,6 +102,8 @@ class KubernetesWorld(Strict):
     kind: Literal["kubernetes"]
     kubeconfig: str = ""
     """A file; a relative path counts from the home. Empty: the pod's own service account, KUBECONFIG, ~/.kube/config."""
+    connection: str = Field(default="", pattern=r"^[a-zA-Z0-9_.-]*$")
+    """Id of an Airflow connection of type kubernetes, instead of a file."""
     context: str = ""
     levels: tuple[LevelEntry, ...] = ()
     models: tuple[str, ...] = ()

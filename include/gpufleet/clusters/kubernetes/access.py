@@ -69,33 +69,44 @@ def access_from(kubeconfig: str = "", context: str = "", *, environment: Mapping
     Without either, `KUBECONFIG` and then `~/.kube/config` are tried. Raises Invalid that says what to set.
     """
     if not kubeconfig and "KUBERNETES_SERVICE_HOST" in environment and (SERVICE_ACCOUNT / "token").is_file():
-        return _in_cluster(environment)
+        return in_cluster(environment)
     path = Path(kubeconfig or environment.get("KUBECONFIG", "").split(os.pathsep)[0] or "~/.kube/config").expanduser()
     try:
         raw = yaml.safe_load(_text(path))
-        return _from_file(raw, path, context)
-    except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as e:
+    except yaml.YAMLError as e:
         raise Invalid(f"{path} is not a kubeconfig we can use: {type(e).__name__} {e}.") from None
+    return access_of(raw, str(path), context, path.parent)
 
 
-def _in_cluster(environment: Mapping[str, str]) -> Access:
+def access_of(raw: Any, source: str, context: str = "", folder: Path = Path()) -> Access:
+    """The way in that a kubeconfig's content names; relative files count from `folder`. Raises Invalid naming `source`."""
+    try:
+        return _from_file(raw, source, context, folder)
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise Invalid(f"{source} is not a kubeconfig we can use: {type(e).__name__} {e}.") from None
+
+
+def in_cluster(environment: Mapping[str, str]) -> Access:
+    """The service account of the pod we run in; raises Invalid outside of one."""
+    if "KUBERNETES_SERVICE_HOST" not in environment or not (SERVICE_ACCOUNT / "token").is_file():
+        raise Invalid("This process runs in no pod of a cluster, so there is no service account to go in with.")
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment.get("KUBERNETES_SERVICE_PORT", "443")
     tls = ssl.create_default_context(cafile=SERVICE_ACCOUNT / "ca.crt")
     return Access(f"https://{f'[{host}]' if ':' in host else host}:{port}", tls, token_file=SERVICE_ACCOUNT / "token")
 
 
-def _from_file(raw: Mapping[str, Any], path: Path, context: str) -> Access:
-    chosen = _named(raw, "contexts", context or raw.get("current-context") or "", path)["context"]
-    cluster = _named(raw, "clusters", chosen["cluster"], path)["cluster"]
-    user = _named(raw, "users", chosen["user"], path)["user"] if chosen.get("user") else {}
+def _from_file(raw: Mapping[str, Any], source: str, context: str, folder: Path) -> Access:
+    chosen = _named(raw, "contexts", context or raw.get("current-context") or "", source)["context"]
+    cluster = _named(raw, "clusters", chosen["cluster"], source)["cluster"]
+    user = _named(raw, "users", chosen["user"], source)["user"] if chosen.get("user") else {}
     if "auth-provider" in user:
-        raise Invalid(f"{path} uses an auth-provider, which Kubernetes has dropped; use a credential plugin (exec).")
+        raise Invalid(f"{source} uses an auth-provider, which Kubernetes has dropped; use a credential plugin (exec).")
     server = str(cluster["server"]).rstrip("/")
-    access = Access(server, _tls(cluster, user, path.parent) if server.startswith("https") else None)
+    access = Access(server, _tls(cluster, user, folder) if server.startswith("https") else None)
     if "token" in user:
         access.fixed = f"Bearer {user['token']}"
     elif "tokenFile" in user:
-        access.token_file = path.parent / user["tokenFile"]
+        access.token_file = folder / user["tokenFile"]
     elif "exec" in user:
         access.plugin = user["exec"]
     elif "username" in user:
@@ -104,13 +115,13 @@ def _from_file(raw: Mapping[str, Any], path: Path, context: str) -> Access:
     return access
 
 
-def _named(raw: Mapping[str, Any], what: str, name: str, path: Path) -> Mapping[str, Any]:
+def _named(raw: Mapping[str, Any], what: str, name: str, source: str) -> Mapping[str, Any]:
     for entry in raw.get(what) or ():
         if entry["name"] == name:
             found: Mapping[str, Any] = entry
             return found
     known = ", ".join(sorted(entry["name"] for entry in raw.get(what) or ()))
-    raise Invalid(f"{path} has no '{name}' among its {what}; it has: {known or 'none'}.")
+    raise Invalid(f"{source} has no '{name}' among its {what}; it has: {known or 'none'}.")
 
 
 def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> ssl.SSLContext:

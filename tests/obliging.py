@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from gpufleet.clusters.base import GangSpec, Observation, Phase, PodSeen
 from gpufleet.clusters.handed import Handed
 from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import Device, MigInstance, Node
+from gpufleet.model.tenancy import Queue, Team
 
 
 class Obliging:
@@ -20,6 +22,7 @@ class Obliging:
         self.nodes = tuple(Node(f"n{i}", model, devices, ("z", "l"), cluster="main") for i in range(nodes))
         self.pods: dict[tuple[str, int], tuple[PodSeen, ...]] = {}
         self.phase = Phase.RUNNING
+        self.fenced: list[tuple[str, ...]] = []
 
     def observe(self) -> Observation:
         now = datetime.now(UTC)
@@ -53,6 +56,9 @@ class Obliging:
 
     def cordon(self, node: str, *, on: bool) -> None:
         """Nobody asks for it."""
+
+    def fence(self, teams: Iterable[Team], queues: Iterable[Queue]) -> None:
+        self.fenced.append(tuple(team.name for team in teams))
 
     def logs(self, job: str, attempt: int, rank: int, *, tail: int = 200) -> str:
         return ""

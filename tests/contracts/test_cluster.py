@@ -32,8 +32,9 @@ from gpufleet.clusters.sandbox import SandboxCluster
 from gpufleet.errors import NotFound, Refused, Temporary
 from gpufleet.model.hardware import Exactness, MigInstance, MigRemake, Node, NodeState
 from gpufleet.model.snapshot import PodPlace
-from gpufleet.model.tenancy import Team
+from gpufleet.model.tenancy import Queue, Team
 from gpufleet.model.workload import Container
+from gpufleet.units import GpuAmount
 
 GRACE = timedelta(seconds=1)
 _numbers = count(1)
@@ -359,3 +360,12 @@ class TestLogs:
     def test_a_pod_never_seen_is_not_found(self, kind: ClusterKind) -> None:
         with pytest.raises(NotFound):
             kind.cluster.logs("nobody", 1, 0)
+
+
+class TestFence:
+    def test_it_may_be_repeated_and_stands_in_nobodys_way(self, kind: ClusterKind, job: str) -> None:
+        teams = (Team("team-a", "team-a", (), namespace="team-a"), Team("nowhere", "team-a", (), namespace="not-there"))
+        for _ in range(2):
+            kind.cluster.fence(teams, (Queue("team-a", "root", limit=(("*", GpuAmount.of(8)),)),))
+        kind.cluster.launch(gang(kind, job, kind.ends(0)))
+        assert {pod.phase for pod in is_over(kind, job)} == {Phase.SUCCEEDED}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,6 +12,7 @@ from gpufleet.clusters.handed import Admission, Handed
 from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.hardware import MigInstance, Node
 from gpufleet.model.snapshot import PodPlace
+from gpufleet.model.tenancy import Queue, Team
 from gpufleet.model.workload import Container, Kind
 
 SCHEDULER: Final = "gpufleet.io/scheduler"
@@ -148,6 +149,13 @@ class Cluster(Protocol):
 
     def cordon(self, node: str, *, on: bool) -> None:
         """Let nothing new start on the node, or let it again."""
+        ...
+
+    def fence(self, teams: Iterable[Team], queues: Iterable[Queue]) -> None:
+        """Bound each team's room on this cluster by what its queue may hold at most: a second fence behind the pass.
+
+        A world that has no such fences does nothing.
+        """
         ...
 
     def logs(self, job: str, attempt: int, rank: int, *, tail: int = 200) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,6 +16,7 @@ from gpufleet.errors import Permanent
 from gpufleet.model.capacity import InterruptionNotice
 from gpufleet.model.catalogue import gpu_model
 from gpufleet.model.hardware import MigInstance, Node
+from gpufleet.model.tenancy import Queue, Team
 from gpufleet.sandbox.client import Connection
 
 Fact = TypeVar("Fact")
@@ -67,6 +68,9 @@ class SandboxCluster:
 
     def cordon(self, node: str, *, on: bool) -> None:
         self._do("/v1/nodes/cordon", node=node, on=on)
+
+    def fence(self, teams: Iterable[Team], queues: Iterable[Queue]) -> None:
+        """Its referee knows devices, not teams."""
 
     def logs(self, job: str, attempt: int, rank: int, *, tail: int = 200) -> str:
         text: str = self._connection.get("/v1/logs", job=job, attempt=attempt, rank=rank, tail=tail)["text"]

@@ -23,7 +23,7 @@ from gpufleet.model.hardware import MigInstance
 from gpufleet.services.advance import advance
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.gang import gang_specs
-from gpufleet.store import jobs, operations, world
+from gpufleet.store import jobs, operations, tenancy, world
 from gpufleet.store.jobs import AttemptRow
 from gpufleet.store.operations import Operation
 
@@ -225,6 +225,13 @@ def _release(fleet: Fleet, operation: Operation, _ready: Ready) -> Skip | None:
     return None
 
 
+def _fence(fleet: Fleet, operation: Operation, _ready: Ready) -> Skip | None:
+    with fleet.database.read() as connection:
+        teams, queues = tenancy.teams(connection), tenancy.queues(connection)
+    fleet.clusters[operation.args["cluster"]].fence(teams, queues)
+    return None
+
+
 _EFFECTS: Final[dict[str, Callable[[Fleet, Operation, Ready], Skip | None]]] = {
     "launch": _launch,
     "stop": _stop,
@@ -233,4 +240,5 @@ _EFFECTS: Final[dict[str, Callable[[Fleet, Operation, Ready], Skip | None]]] = {
     "repartition": _repartition,
     "buy": _buy,
     "release": _release,
+    "fence": _fence,
 }

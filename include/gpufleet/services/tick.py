@@ -7,6 +7,7 @@ from typing import Final
 
 from gpufleet.services.apply_operations import apply_operations
 from gpufleet.services.ask_saves import ask_saves
+from gpufleet.services.fences import keep_fences
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.hand_over import hand_over
 from gpufleet.services.observe import observe
@@ -64,6 +65,7 @@ def one_round(fleet: Fleet) -> None:
     hand_over(fleet)
     run_pass(fleet)
     plan_capacity(fleet)
+    keep_fences(fleet)
     if apply_operations(fleet):
         observe(fleet)
 

@@ -210,6 +210,12 @@ def any_open(connection: Connection, kind: str) -> bool:
     return connection.execute(query).first() is not None
 
 
+def last_on(connection: Connection, target: str) -> dict[str, Any] | None:
+    """The arguments of the newest effect on a target."""
+    o = t.operation.c
+    return connection.execute(select(o.args).where(o.target == target).order_by(o.id.desc()).limit(1)).scalar()
+
+
 def count_on(connection: Connection, target: str) -> int:
     """How many effects were ever decided on a target: the next one's number, so it is not taken for an old one."""
     return int(connection.execute(select(func.count()).where(t.operation.c.target == target)).scalar_one())

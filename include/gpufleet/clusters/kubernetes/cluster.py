@@ -33,10 +33,12 @@ from gpufleet.clusters.kubernetes.measuring import Metrics, MetricsConfig, Pod, 
 from gpufleet.clusters.kubernetes.mig.driving import Wish, drive
 from gpufleet.clusters.kubernetes.rendering import names
 from gpufleet.clusters.kubernetes.rendering.gang import gang_objects
+from gpufleet.clusters.kubernetes.rendering.tenancy import fences
 from gpufleet.clusters.kubernetes.seeing.pods import PodFact, with_node
 from gpufleet.clusters.kubernetes.views import Views
-from gpufleet.errors import NotFound, Permanent, Refused
+from gpufleet.errors import GpufleetError, NotFound, Permanent, Refused
 from gpufleet.model.hardware import MigInstance, MigRemake, Node, NodeState
+from gpufleet.model.tenancy import Queue, Team
 
 log = structlog.get_logger()
 
@@ -146,6 +148,17 @@ class KubernetesCluster:
     def cordon(self, node: str, *, on: bool) -> None:
         body = {"spec": {"unschedulable": True if on else None}}
         self._views.note_node(self._api.ask(paths.merge(f"{paths.NODES}/{node}", body)))
+
+    def fence(self, teams: Iterable[Team], queues: Iterable[Queue]) -> None:
+        """A namespace that is not there is told by `gpufleet kubernetes check`, and fenced when it is made."""
+        nodes, tree, some = self._views.nodes().nodes, tuple(queues), tuple(teams)
+        there = self._api.all(paths.get(paths.namespace(team.namespace)) for team in some)
+        found = [team for team, answer in zip(some, there, strict=True) if not isinstance(answer, NotFound)]
+        for answer in self._api.all(
+            paths.apply(one) for team in found for one in fences(self._fleet, team, tree, nodes)
+        ):
+            if isinstance(answer, GpufleetError):
+                raise answer
 
     def logs(self, job: str, attempt: int, rank: int, *, tail: int = 200) -> str:
         pods = [mine for mine in self._pods_of(job, attempt) if mine.fact.seen.rank == rank]

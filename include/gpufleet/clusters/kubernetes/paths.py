@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from gpufleet.clusters.kubernetes.api import JSON, MERGE, ONLY_METADATA, Ask
+from gpufleet.clusters.kubernetes.api import APPLY, JSON, MERGE, ONLY_METADATA, Ask
 from gpufleet.clusters.kubernetes.rendering import names
 
 PODS: Final = "/api/v1/pods"
@@ -16,6 +16,10 @@ SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
 VERSION: Final = "/version"
 _MANAGED: Final = urlencode({"fieldManager": names.FIELD_MANAGER})
+
+
+def namespace(name: str) -> str:
+    return f"/api/v1/namespaces/{quote(name, safe='')}"
 
 
 def pods_in(namespace: str) -> str:
@@ -34,9 +38,10 @@ KINDS: Final = {
     "Service": "services",
     "ResourceClaim": "resourceclaims",
     "PodGroup": "podgroups",
-    "Workload": "workloads",
+    "ResourceQuota": "resourcequotas",
+    "LimitRange": "limitranges",
 }
-"""What we make or take away beside pods, and how its folder is called."""
+"""What we make or keep in step beside pods, and how its folder is called."""
 
 
 def folder_of(body: Any, namespace: str) -> str:
@@ -57,6 +62,13 @@ def create(path: str, body: Any) -> Ask:
 
 def get(path: str, **query: str) -> Ask:
     return Ask("GET", f"{path}?{urlencode(query)}" if query else path)
+
+
+def apply(body: Any) -> Ask:
+    """Server-side apply of what is ours in a namespace: the fields in `body` are as it says, whoever wrote them before."""
+    metadata = body["metadata"]
+    path = f"{folder_of(body, metadata['namespace'])}/{quote(metadata['name'], safe='')}"
+    return Ask("PATCH", f"{path}?{_MANAGED}&force=true", encoded(body), APPLY, accept=ONLY_METADATA)
 
 
 def merge(path: str, body: Any, *, only_metadata: bool = False) -> Ask:

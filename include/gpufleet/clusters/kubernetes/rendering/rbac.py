@@ -40,6 +40,7 @@ CONTROLLER_IN_TEAMS: Final = (
     Right("", ("pods/eviction",), ("create",)),
     Right("", ("pods/log",), ("get",)),
     Right("", ("services",), READ),
+    Right("", ("resourcequotas", "limitranges"), ("get", "create", "patch")),
     Right("resource.k8s.io", ("resourceclaims",), (*READ, "create", "delete", "patch")),
     Right("batch", ("jobs",), (*READ, "create", "delete", "patch")),
     Right("kueue.x-k8s.io", ("workloads",), ("delete",)),

@@ -36,9 +36,17 @@ def team_objects(
         _namespace(team.namespace, labels, pod_security_level(nodes)),
         _service_account(team.namespace, labels, config),
         _network_policy(team.namespace, labels, config),
+        *fences(fleet, team, queues, nodes),
+        *team_bindings(team.namespace, labels),
+    )
+
+
+def fences(fleet: str, team: Team, queues: Iterable[Queue], nodes: Iterable[Node]) -> tuple[Object, Object]:
+    """What follows from the quota tree and the nodes, and changes with them: ResourceQuota and LimitRange."""
+    labels, nodes = {FLEET: label_value(fleet), TEAM: label_value(team.name)}, tuple(nodes)
+    return (
         _resource_quota(team.namespace, labels, limits_of(team.queue, queues), nodes),
         _limit_range(team.namespace, labels, nodes),
-        *team_bindings(team.namespace, labels),
     )
 
 

@@ -15,7 +15,7 @@ from gpufleet.model.tenancy import Queue, Team
 class Obliging:
     """A cluster of whole nodes in memory where every pod runs at once."""
 
-    name = "main"
+    name, has_fences = "main", True
 
     def __init__(self, nodes: int) -> None:
         model, devices = gpu_model("H100-80"), tuple(map(Device, range(8)))

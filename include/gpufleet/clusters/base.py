@@ -108,6 +108,8 @@ class Cluster(Protocol):
     """A world where pods run."""
 
     name: str
+    has_fences: bool
+    """Whether `fence` does anything here."""
 
     def observe(self) -> Observation:
         """Everything with our fleet's id. Raises Temporary when the world does not answer."""
@@ -152,10 +154,7 @@ class Cluster(Protocol):
         ...
 
     def fence(self, teams: Iterable[Team], queues: Iterable[Queue]) -> None:
-        """Bound each team's room on this cluster by what its queue may hold at most: a second fence behind the pass.
-
-        A world that has no such fences does nothing.
-        """
+        """Bound each team's room on this cluster by what its queue may hold at most: a second fence behind the pass."""
         ...
 
     def logs(self, job: str, attempt: int, rank: int, *, tail: int = 200) -> str:

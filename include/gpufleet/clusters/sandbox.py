@@ -31,7 +31,7 @@ class SandboxCluster:
     """Speaks to the sandbox whose door file lies in `home`."""
 
     def __init__(self, home: Path, name: str = "sandbox") -> None:
-        self.name = name
+        self.name, self.has_fences = name, False
         self._connection = Connection(home)
 
     def observe(self) -> Observation:

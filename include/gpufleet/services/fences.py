@@ -17,12 +17,15 @@ from gpufleet.store import operations, tenancy, world
 
 def keep_fences(fleet: Fleet) -> None:
     """One effect for each cluster whose fences may differ from what they should be."""
+    fenced = [name for name, cluster in fleet.clusters.items() if cluster.has_fences]
+    if not fenced:
+        return
     with fleet.database.read() as connection:
         teams, queues = tenancy.teams(connection), tenancy.queues(connection)
         nodes: dict[str, list[Node]] = defaultdict(list)
         for node in world.nodes(connection):
             nodes[node.cluster].append(node)
-        wanted = {name: _digest(teams, queues, nodes[name]) for name in fleet.clusters if nodes[name]}
+        wanted = {name: _digest(teams, queues, nodes[name]) for name in fenced if nodes[name]}
         due = {
             name: digest
             for name, digest in sorted(wanted.items())

@@ -70,7 +70,7 @@ class KubernetesCluster:
         handoff: Mapping[str, str] = NOBODY,
         stale_after: timedelta = timedelta(seconds=60),
     ) -> None:
-        self.name = name
+        self.name, self.has_fences = name, True
         self._fleet, self._pods, self._seeing = fleet, pods, seeing
         self._api = Api(name, access)
         self._schedulers = {queue: SCHEDULERS[name] for queue, name in handoff.items()}

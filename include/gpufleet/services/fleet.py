@@ -12,6 +12,7 @@ from gpufleet.clock import Clock
 from gpufleet.clouds.base import Cloud
 from gpufleet.clusters.base import Cluster
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
+from gpufleet.procurement.guards import Guards
 from gpufleet.store.database import Database
 
 
@@ -33,6 +34,7 @@ class Fleet:
     checkpoints_url: str
     scheduling: SchedulingPolicy = SchedulingPolicy()
     buying: BuyingPolicy = BuyingPolicy()
+    guards: Guards = Guards()
     recovery: RecoveryPolicy = RecoveryPolicy()
     portal_url: str = ""
     banner: str = ""

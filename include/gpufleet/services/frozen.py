@@ -10,17 +10,18 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from gpufleet.model.catalogue import gpu_model
+from gpufleet.model.hardware import NodeState
 from gpufleet.model.snapshot import Snapshot
 from gpufleet.quota.lately import WEEK, Held, used_lately
 from gpufleet.services.fleet import Fleet
-from gpufleet.store import places
+from gpufleet.store import operations, places
 from gpufleet.store.snapshots import read_snapshot
 from gpufleet.units import GpuAmount
 
 
 def frozen(connection: Connection, fleet: Fleet, now: datetime) -> Snapshot:
     """All a pass may know at `now`; what queues used lately only where `usage_weight` makes it count."""
-    snapshot = read_snapshot(connection, now, fleet.recovery)
+    snapshot = _without_leaving(connection, read_snapshot(connection, now, fleet.recovery))
     if not fleet.scheduling.usage_weight:
         return snapshot
     gpus = Fraction(sum(len(node.devices) for node in snapshot.nodes))
@@ -29,6 +30,16 @@ def frozen(connection: Connection, fleet: Fleet, now: datetime) -> Snapshot:
     used = used_lately(held, gpus, now)
     queues = tuple(replace(queue, used_lately=used.get(queue.name, 0.0)) for queue in snapshot.queues)
     return replace(snapshot, queues=queues)
+
+
+def _without_leaving(connection: Connection, snapshot: Snapshot) -> Snapshot:
+    """A machine whose release is decided takes nothing new: what runs there ends, then it goes."""
+    bought = {f"release/{node.instance}": node.name for node in snapshot.nodes if node.instance}
+    leaving = {bought[name] for name in operations.states_of(connection, bought)}
+    if not leaving:
+        return snapshot
+    nodes = (replace(n, state=NodeState.CORDONED) if n.name in leaving else n for n in snapshot.nodes)
+    return replace(snapshot, nodes=tuple(nodes))
 
 
 def _held(row: Row[Any], models: dict[str, str]) -> Held:

@@ -43,10 +43,10 @@ def _without_leaving(connection: Connection, snapshot: Snapshot) -> Snapshot:
 
 
 def _held(row: Row[Any], models: dict[str, str]) -> Held:
-    return Held(row.queue, _amount(row, models.get(row.node)).gpus, row.allocated_at, row.released_at)
+    return Held(row.queue, amount_held(row, models.get(row.node)).gpus, row.allocated_at, row.released_at)
 
 
-def _amount(row: Row[Any], model: str | None) -> GpuAmount:
+def amount_held(row: Row[Any], model: str | None) -> GpuAmount:
     """The part of a GPU that was held; of a node that is gone a slice counts as the whole of it."""
     if row.kind == "share":
         return GpuAmount.milli(row.milli)

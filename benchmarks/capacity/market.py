@@ -10,6 +10,7 @@ import csv
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 from benchmarks.capacity.work import MODEL, PER_HOUR
@@ -21,8 +22,10 @@ DATA: Final = PROJECT / "benchmarks" / "data"
 SCALE: Final = 4
 PROBED: Final = 8
 """GPUs of the gang whose runs the planned losses are counted for."""
-RESTART, INTERVAL = 12, 30
+RESTART, INTERVAL = 12, 10
 """Minutes until a stopped gang works again, and between its checkpoints."""
+CALM: Final = 2
+"""Ticks that a zone is watched before new work goes there."""
 PLANNED_TICKS: Final = 1008
 """The first week of the trace: what the plan may know."""
 
@@ -41,6 +44,10 @@ class Market:
         """GPUs that the zone has for us; after the last row the trace goes on with the first."""
         counts = self.counts[zone]
         return SCALE * counts[tick % len(counts)]
+
+    def calm(self, zone: str, tick: int) -> int:
+        """What it had at the worst of the last twenty minutes: a place for who may choose."""
+        return min(self.free(zone, tick - back) for back in range(CALM))
 
 
 def market() -> Market:
@@ -89,7 +96,7 @@ def anywhere_share(found: Market) -> Fraction:
 def lost_share(found: Market, zone: str) -> Fraction:
     """Of paid time: each loss costs a restart and half an interval of work done again."""
     counts = [c >= PROBED for c in found.counts[zone][:PLANNED_TICKS]]
-    losses = sum(before and not now for before, now in zip(counts, counts[1:], strict=False))
+    losses = sum(before and not now for before, now in pairwise(counts))
     hours = Fraction(sum(counts), PER_HOUR)
     lost = losses * Fraction(RESTART + INTERVAL // 2, 60)
     return min(Fraction(9, 10), lost / hours) if hours else Fraction(9, 10)

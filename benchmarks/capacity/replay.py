@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Final
 
-from benchmarks.capacity.market import INTERVAL, RESTART, Market
+from benchmarks.capacity.market import CALM, INTERVAL, RESTART, Market, lost_share
 from benchmarks.capacity.work import PER_HOUR, TICK, Gang
 
 COMMITTED, ON_DEMAND, WAITING = "committed", "on-demand", ""
-CALM: Final = 3
-"""Ticks that a gang stays on demand before it looks for spot capacity again: a move costs a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,7 @@ class Sums:
     service_short: float = 0.0
     service_hours: float = 0.0
     short_ticks: int = 0
+    replicas_lost: int = 0
     preemptions: int = 0
     redone: float = 0.0
     late: list[float] = field(default_factory=list)
@@ -67,7 +65,14 @@ class Replay:
         self.running: list[Runs] = []
         self.sums = Sums()
         self.room: dict[str, int] = {}
-        self.zones = sorted(market.spot, key=lambda zone: (market.spot[zone], zone)) if way.spot else []
+        self.zones = sorted(market.spot, key=self._useful_price) if way.spot else []
+        self.inviting: dict[str, int] = {}
+        self.market_now: dict[str, int] = {}
+        self.serving_in: dict[str, int] = {}
+
+    def _useful_price(self, zone: str) -> tuple[float, str]:
+        """Of an hour of work that counts, by what the plan knows of the zone."""
+        return float(self.market.spot[zone] / (1 - lost_share(self.market, zone))), zone
 
     def run(self, begin: int, end: int) -> Sums:
         for tick in range(begin, end):
@@ -79,6 +84,8 @@ class Replay:
         while self.waiting and self.waiting[0].tick <= tick:
             self.running.append(Runs(self.waiting.pop(0)))
         self.room = {zone: self.market.free(zone, since) for zone in self.zones}
+        self.market_now = dict(self.room)
+        self.inviting = {zone: self.market.calm(zone, since) for zone in self.zones}
         self.room[COMMITTED] = self.way.committed
         paid = self._serve(self.serving[tick])
         self._place()
@@ -91,10 +98,7 @@ class Replay:
         self.room[COMMITTED] -= needed - left
         self.sums.committed_used += (needed - left) / PER_HOUR
         if self.way.services_on_spot:
-            for zone in self.zones:
-                taken = min(left, self.room[zone])
-                left, cost = left - taken, cost + taken * float(self.market.spot[zone])
-                self.room[zone] -= taken
+            left, cost = self._serve_on_spot(left)
         elif self.way.on_demand and not self.way.committed:
             left, cost = 0, math.ceil(left / 8) * 8 * float(self.market.on_demand)
         self.sums.service_hours += needed / PER_HOUR
@@ -102,6 +106,20 @@ class Replay:
         self.sums.service_short += left / PER_HOUR
         self.sums.short_ticks += left > 0
         return cost
+
+    def _serve_on_spot(self, left: int) -> tuple[int, float]:
+        """Replicas stay where they can; what the cloud took is away for a restart, and goes to the next zone."""
+        cost, before = 0.0, self.serving_in
+        lost = sum(max(0, there - self.room[zone]) for zone, there in before.items())
+        self.sums.replicas_lost += lost
+        self.sums.service_short += lost * RESTART / 60
+        self.serving_in = {}
+        for zone in sorted(self.zones, key=lambda z: (-before.get(z, 0), self._useful_price(z))):
+            taken = min(left, self.room[zone])
+            left, cost = left - taken, cost + taken * float(self.market.spot[zone])
+            self.room[zone] -= taken
+            self.serving_in[zone] = taken
+        return left, cost
 
     # ------------------------------------------------------------------ places
 
@@ -131,9 +149,13 @@ class Replay:
             return COMMITTED
         if runs.gang.interruptible or not self.way.on_demand:
             for zone in self.zones:
-                if self.room[zone] >= gpus and self._spread(zone, gpus):
+                if min(self.room[zone], self._invited(zone)) >= gpus and self._spread(zone, gpus):
                     return zone
         return ON_DEMAND if self.way.on_demand else WAITING
+
+    def _invited(self, zone: str) -> int:
+        """Room for newcomers: what was there for twenty minutes, less what is taken."""
+        return self.inviting[zone] - (self.market_now[zone] - self.room[zone])
 
     def _spread(self, zone: str, gpus: int) -> bool:
         """Not more than a part of the interruptible work in one pool, but always one gang."""

@@ -3,7 +3,7 @@
 Stated assumptions: 48 GPUs of production inference at night, 80 at noon, three tenths less at weekends, +-5 % from day to
 day; training of 120 GPUs on average with durations and sizes of Philly's jobs (capped at 72 h), of its 8-GPU jobs a fifth
 as gangs of 16 and a tenth of 32 (Acme's clusters run such); arrivals twice as likely in office hours; four fifths save
-every 30 minutes and may be interrupted, one fifth may not.
+every 10 minutes and may be interrupted, one fifth may not.
 """
 
 from __future__ import annotations

@@ -249,3 +249,24 @@ def test_the_weekly_review_tells_how_busy_committed_nodes_were(fleet: Played) ->
     (node,) = report["committed"]
     assert (node["node"], node["capacity"]) == ("n0", "reserved") and 0 <= node["utilisation"] < 1
     assert report["portfolio"]["keeps_the_promise"]
+
+
+def test_the_commands_show_approve_and_turn_down(
+    fleet: Played, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpufleet.commands import procurement
+
+    bound = guarded(fleet, approve_above=10)
+    waits(bound)
+    procurement.plan(bound.fleet, as_json=False)
+    told = capsys.readouterr().out
+    assert (
+        "waits for a yes: buy/demo-" in told and "1 x spot-east at 12.00/h" in told and "0 machines at 0.00/h" in told
+    )
+    monkeypatch.setenv("GPUFLEET_USER", "ops")
+    procurement.approve(bound.fleet, asked(bound), as_json=False)
+    assert ": joining, " in capsys.readouterr().out
+    assert machines(bound) == ["spot-east"]
+    waits(bound)
+    procurement.reject(bound.fleet, asked(bound), "not today", as_json=False)
+    assert "over, 0 of 0 machines at work not today" in capsys.readouterr().out

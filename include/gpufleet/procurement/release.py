@@ -19,12 +19,12 @@ JOINS_WITHIN: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine that was bought. `node` is None until it has joined; `idle_since` None while something is on it."""
+    """One machine that was bought, at an instant by our own clock. `node` is None until it has joined; `idle_since` is
+    None while something is on it."""
 
     instance: str
     cloud: str
     capacity: CapacityType
-    launched_at: datetime
     bought_at: datetime
     node: str | None = None
     ready: bool = True
@@ -76,4 +76,4 @@ def _is_due(machine: Machine, step: timedelta, now: datetime) -> bool:
     """At the end of what is paid anyway: a machine billed by the hour keeps the rest of its hour."""
     if step <= LEAD:
         return True
-    return step - (now - machine.launched_at) % step <= LEAD
+    return step - (now - machine.bought_at) % step <= LEAD

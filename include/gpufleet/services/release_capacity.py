@@ -58,7 +58,7 @@ def _machines(connection: Connection, now: datetime) -> list[Machine]:
         capacity = nodes[i.name][1].capacity if i.name in nodes else offered.get(i.offering)
         if i.state not in ("pending", "ready") or capacity not in GOES_BACK:
             continue
-        machine = Machine(i.name, i.cloud, capacity, i.launched_at, i.recorded_at)
+        machine = Machine(i.name, i.cloud, capacity, i.recorded_at)
         if i.name in nodes:
             row, _ = nodes[i.name]
             idle_since = _idle_since(connection, row.name, row.idle_since, now, busy=row.name in busy)

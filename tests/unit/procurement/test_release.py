@@ -12,9 +12,7 @@ from gpufleet.procurement.release import Machine, releases
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-IDLE = Machine(
-    "i-1", "aws", CapacityType.SPOT, NOW - 90 * MINUTE, NOW - 90 * MINUTE, "n1", idle_since=NOW - 20 * MINUTE
-)
+IDLE = Machine("i-1", "aws", CapacityType.SPOT, NOW - 90 * MINUTE, "n1", idle_since=NOW - 20 * MINUTE)
 HOURLY = {"azure": timedelta(hours=1)}
 
 CASES = {
@@ -28,7 +26,7 @@ CASES = {
     "not ready, the cloud may take it by itself": (replace(IDLE, ready=False), (), False),
     "billed by the hour, in the middle of it": (replace(IDLE, cloud="azure"), (), False),
     "billed by the hour, at the end of it": (
-        replace(IDLE, cloud="azure", launched_at=NOW - 118 * MINUTE),
+        replace(IDLE, cloud="azure", bought_at=NOW - 118 * MINUTE),
         (),
         True,
     ),

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row
 
+from gpufleet.formats.break_even import decimals
+from gpufleet.formats.ownership import load_ownership
 from gpufleet.model.capacity import CapacityType, Offering
 from gpufleet.model.hardware import Node
+from gpufleet.procurement.break_even import BreakEven, break_even
 from gpufleet.procurement.demand import Class, DemandPolicy, Ran, class_of, demand
 from gpufleet.procurement.guards import Guards
 from gpufleet.procurement.milp import solve
@@ -25,6 +30,8 @@ from gpufleet.store import jobs, places, world
 
 WEEK: Final = timedelta(weeks=1)
 HOUR: Final = timedelta(hours=1)
+OWNERSHIP: Final = "ownership.yaml"
+"""In the home, where hardware of one's own is to be weighed against the cloud (docs/break-even.md)."""
 HISTORY: Final = 4
 """Weeks of the past that demand is read from."""
 SOLVER_SECONDS: Final = 20.0
@@ -50,8 +57,8 @@ def capacity_view(fleet: Fleet) -> dict[str, Any]:
 
 
 def review_capacity(fleet: Fleet) -> dict[str, Any]:
-    """The weekly report: {from, to, coverage, committed: [{node, capacity, utilisation}], portfolio}. Shares are of the
-    last week's GPU-hours."""
+    """The weekly report: {from, to, gpu_hours, coverage, committed: [{node, capacity, utilisation}], owned, portfolio}.
+    Shares are of the last week's GPU-hours; `owned` is None where the home has no ownership.yaml."""
     now = fleet.clock.now()
     with fleet.database.read() as connection:
         nodes = {node.name: node for node in world.nodes(connection)}
@@ -65,8 +72,30 @@ def review_capacity(fleet: Fleet) -> dict[str, Any]:
         "gpu_hours": round(total, 1),
         "coverage": round(covered / total, 3) if total else None,
         "committed": [_utilisation(node, used) for node in sorted(committed, key=lambda n: n.name)],
+        "owned": _owned(fleet.home / OWNERSHIP, [n for n in committed if n.capacity is CapacityType.OWNED], used),
         "portfolio": _portfolio_view(*portfolio_of(fleet)),
     }
+
+
+def _owned(file: Path, nodes: list[Node], used: Mapping[str, float]) -> dict[str, Any] | None:
+    """Owned against the cloud of the file: at its utilisation, and as busy as the owned nodes really were last week."""
+    if not file.is_file():
+        return None
+    asked = load_ownership(file)
+    there = sum(len(node.devices) for node in nodes) * (WEEK / HOUR)
+    measured = Fraction(round(1000 * sum(used.get(n.name, 0.0) for n in nodes) / there), 1000) if there else None
+    found = break_even(asked)
+    really = break_even(replace(asked, utilisation=min(measured, Fraction(1)))) if measured is not None else None
+    return {
+        "months": _months(found),
+        "utilisation": float(asked.utilisation),
+        "measured_utilisation": None if measured is None else float(measured),
+        "months_as_measured": None if really is None else _months(really),
+    }
+
+
+def _months(found: BreakEven) -> str:
+    return "never within the horizon" if found.months is None else decimals(found.months)
 
 
 def portfolio_of(fleet: Fleet) -> tuple[Portfolio, tuple[Offer, ...]]:

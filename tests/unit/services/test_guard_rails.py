@@ -248,7 +248,18 @@ def test_the_weekly_review_tells_how_busy_committed_nodes_were(fleet: Played) ->
     report = review_capacity(fleet.fleet)
     (node,) = report["committed"]
     assert (node["node"], node["capacity"]) == ("n0", "reserved") and 0 <= node["utilisation"] < 1
-    assert report["portfolio"]["keeps_the_promise"]
+    assert report["portfolio"]["keeps_the_promise"] and report["owned"] is None
+
+
+def test_the_weekly_review_weighs_owned_hardware_as_busy_as_it_was(tmp_path: Path) -> None:
+    example = Path(__file__).parents[3] / "config" / "examples" / "break-even" / "on-demand.yaml"
+    owned_node = {**WORLD["nodes"][0], "capacity": "owned"}  # type: ignore[index]
+    with played(tmp_path / "home", {**WORLD, "nodes": [owned_node]}) as found:
+        found.tick()
+        (found.fleet.home / "ownership.yaml").write_text(example.read_text())
+        owned = review_capacity(found.fleet)["owned"]
+    assert (owned["months"], owned["utilisation"]) == ("14.90", 0.8)
+    assert (owned["measured_utilisation"], owned["months_as_measured"]) == (0.0, "never within the horizon")
 
 
 def test_the_commands_show_approve_and_turn_down(

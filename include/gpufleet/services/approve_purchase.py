@@ -29,22 +29,29 @@ OVER: Final = "superseded"
 def waiting_purchases(fleet: Fleet) -> list[dict[str, Any]]:
     """Purchases that wait for a yes, the oldest first: {purchase, told, hourly, total, job, team, why, since}."""
     with fleet.database.read() as connection:
-        return [_view(connection, row) for row in operations.of_kind(connection, "buy", (operations.WAITING,))]
+        return [_view(connection, row) for row in _waiting(connection)]
 
 
 def ask_about(fleet: Fleet, by: str) -> list[dict[str, Any]]:
     """The same, of purchases that nobody was asked about yet, or that `by` itself asked about before: each is asked
-    once, whoever asks. What has waited too long for an answer is over first."""
-    now = fleet.clock.now()
+    once, whoever asks. What is stale is over first."""
+    end_stale_purchases(fleet)
     with fleet.database.write() as connection:
-        found = []
-        for row in operations.of_kind(connection, "buy", (operations.WAITING,)):
-            if now - row.created_at >= fleet.guards.approval_for:
-                _end(connection, row, now, "nobody answered in time")
-            elif row.args.get("asked_by", by) == by:
-                operations.ask(connection, row.id, row.args, by)
-                found.append(_view(connection, row))
-        return found
+        mine = [row for row in _waiting(connection) if row.args.get("asked_by", by) == by]
+        for row in mine:
+            operations.ask(connection, row.id, row.args, by)
+        return [_view(connection, row) for row in mine]
+
+
+def end_stale_purchases(fleet: Fleet) -> None:
+    """Purchases that waited too long for an answer, or whose job does not wait any more, are over."""
+    now = fleet.clock.now()
+    with fleet.database.read() as connection:
+        stale = [row for row in _waiting(connection) if _stale(connection, fleet, row, now)]
+    if stale:
+        with fleet.database.write() as connection:
+            for row in stale:
+                _end(connection, row, now, _stale(connection, fleet, row, now))
 
 
 def approve_purchase(fleet: Fleet, name: str, principal: Principal) -> str:
@@ -118,12 +125,23 @@ def _named(connection: Connection, name: str, principal: Principal) -> Row[Any]:
     return row
 
 
+def _waiting(connection: Connection) -> tuple[Row[Any], ...]:
+    return operations.of_kind(connection, "buy", (operations.WAITING,))
+
+
+def _stale(connection: Connection, fleet: Fleet, row: Row[Any], now: datetime) -> str:
+    """Why nobody need be asked any more; nothing where somebody must."""
+    job = jobs.get(connection, row.args["job"])
+    if job is None or job.state != "pending":
+        return f"job {row.args['job']} does not wait any more"
+    return "nobody answered in time" if now - row.created_at >= fleet.guards.approval_for else ""
+
+
 def _no_more(connection: Connection, fleet: Fleet, row: Row[Any], now: datetime) -> str:
     """Why the purchase is not to be made any more; nothing where it is."""
     args = row.args
-    job = jobs.get(connection, args["job"])
-    if job is None or job.state != "pending":
-        return f"job {args['job']} does not wait any more"
+    if why := _stale(connection, fleet, row, now):
+        return why
     offered = next(((o, at) for o, at, _ in world.offerings(connection) if o.name == args["offering"]), None)
     if offered is None or now - offered[1] >= PRICE_VALID:
         return f"{args['offering']} has no fresh price"

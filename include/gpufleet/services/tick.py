@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpufleet.services.apply_operations import apply_operations
+from gpufleet.services.approve_purchase import end_stale_purchases
 from gpufleet.services.ask_saves import ask_saves
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.observe import observe
@@ -61,6 +62,7 @@ def one_round(fleet: Fleet) -> None:
     reconcile(fleet, looks)
     ask_saves(fleet)
     run_pass(fleet)
+    end_stale_purchases(fleet)
     plan_capacity(fleet)
     if apply_operations(fleet):
         observe(fleet)

@@ -168,6 +168,15 @@ def test_a_yes_that_comes_after_the_job_is_gone_buys_nothing(fleet: Played) -> N
     assert machines(bound) == []
 
 
+def test_a_purchase_whose_job_is_gone_waits_for_nobody(fleet: Played) -> None:
+    from gpufleet.services.change_job import cancel_job
+
+    bound = guarded(fleet, approve_above=10)
+    cancel_job(bound.fleet, waits(bound), ADA)
+    bound.tick()
+    assert waiting_purchases(bound.fleet) == [] and audited(bound) == ["ask", "give-up"]
+
+
 def test_a_yes_beyond_a_budget_that_is_used_up_meanwhile_buys_nothing(fleet: Played) -> None:
     waits(guarded(fleet, approve_above=10))
     poorer = guarded(fleet, approve_above=10, daily=0)

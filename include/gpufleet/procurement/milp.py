@@ -153,19 +153,18 @@ def _models(q: Question) -> list[str]:
     return sorted({o.model for o in q.offers if o.is_committed})
 
 
-def _gpus(q: Question, model: str, hour: int, *, services: bool) -> int:
-    return sum(
-        w.of.gang * w.gangs[hour]
-        for w in q.wanted
-        if w.of.model in (model, ANY_MODEL) and (w.of.promise is Promise.SERVICE) == services
-    )
+def _gpus(q: Question, model: str, hour: int, *, services: bool) -> Fraction:
+    """GPUs that work takes of committed instances of a model, where it fits them worst."""
+    offers = [o for o in q.offers if o.is_committed and o.model == model]
+    work = (w for w in q.wanted if w.of.model in (model, ANY_MODEL) and (w.of.promise is Promise.SERVICE) == services)
+    return sum((w.gangs[hour] * max(space(o, w.of) for o in offers) for w in work), Fraction(0))
 
 
 def _peak(q: Question, model: str) -> int:
-    """GPUs that services need at their busiest, in whole instances of the largest kind there is."""
-    largest = max(o.gpus for o in q.offers if o.is_committed and o.model == model)
-    peak = max((_gpus(q, model, hour, services=True) for hour, _ in q.hours), default=0)
-    return -(-peak // largest) * largest
+    """GPUs that services need at their busiest, in whole instances, should every offer have a part-filled one."""
+    sizes = [o.gpus for o in q.offers if o.is_committed and o.model == model]
+    peak = max((_gpus(q, model, hour, services=True) for hour, _ in q.hours), default=Fraction(0))
+    return (ceil(peak / max(sizes)) + len(sizes) - 1) * max(sizes) if peak else 0
 
 
 def _committed(q: Question, model: str) -> tuple[dict[Key, float], int]:
@@ -182,7 +181,7 @@ def _cover(program: Program, q: Question) -> None:
             weight * (_gpus(q, model, hour, services=True) + _gpus(q, model, hour, services=False))
             for hour, weight in q.hours
         )
-        allowed = max(float(q.policy.coverage) * work / HOURS, _peak(q, model))
+        allowed = max(float(q.policy.coverage) * float(work) / HOURS, _peak(q, model))
         program.bound(new, 0, max(0.0, allowed - there, float(_peak(q, model) - there)))
 
 
@@ -203,7 +202,7 @@ def _regret_row(program: Program, q: Question, model: str) -> dict[Key, float]:
     worth = float(on_demand_price(q.offers, Class(Promise.FIRM, model)) or cheapest)
     row: dict[Key, float] = {extra: cheapest * HOURS}
     for hour, weight in q.hours:
-        fallen = (1 - float(q.policy.fall)) * _gpus(q, model, hour, services=False)
+        fallen = (1 - float(q.policy.fall)) * float(_gpus(q, model, hour, services=False))
         used = program.add(
             ("worth", model, hour), upper=max(0.0, fallen - max(0, there - _peak(q, model))), whole=False
         )

@@ -14,6 +14,7 @@ from gpufleet.services.fleet import Fleet
 from gpufleet.settings import (
     Settings,
     buying_policy,
+    guards,
     home_from,
     load_settings,
     recovery_policy,
@@ -59,6 +60,7 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS, connections
         checkpoints_url=settings.checkpoints_url,
         scheduling=scheduling_policy(file),
         buying=buying_policy(file),
+        guards=guards(file),
         recovery=recovery_policy(file),
         handed=settings.handed,
         portal_url=_portal_url(settings.home, file.portal_url),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gpufleet import __version__
-from gpufleet.commands import kubernetes
+from gpufleet.commands import capacity, kubernetes
 from gpufleet.errors import Invalid
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -251,6 +251,7 @@ def controller(every: Annotated[float, typer.Option(help="Seconds between ticks.
 
 
 app.add_typer(kubernetes.app, name="kubernetes")
+capacity.wire(app)
 simulate = typer.Typer(no_args_is_help=True, help="Replays and made-up worlds: what the engine is worth.")
 app.add_typer(simulate, name="simulate")
 

@@ -123,3 +123,55 @@ def repartition(name: str) -> dict[str, Any]:
     if view["state"] == "failed":
         raise AirflowFailException(f"{view['node']}, GPU {view['gpu']}: {view['says']}")
     return view
+
+
+# ------------------------------------------------------------------ capacity
+
+
+def purchases_to_ask(run_id: str) -> list[dict[str, str]]:
+    """Purchases that this run asks a person about: of each the subject and the text of the question."""
+    from gpufleet.services.approve_purchase import ask_about
+
+    return [
+        {
+            "subject": f"Buy {one['told']}?",
+            "body": f"{one['hourly']} an hour, {one['total']} until its job has ended. Team {one['team']}, "
+            f"job {one['job']}.\n\nWhy: {one['why'] or 'its job waits'}.\n\nPurchase `{one['purchase']}`.",
+            "purchase": one["purchase"],
+        }
+        for one in ask_about(_fleet(), run_id)
+    ]
+
+
+def answer_purchase(purchase: str, answer: Any) -> dict[str, Any]:
+    """Carry out what a person said: `answer` is what the approval task returned (None: nobody did, which is a no)."""
+    from gpufleet.model.tenancy import Principal
+    from gpufleet.services.approve_purchase import approve_purchase, purchase_state, turn_down_purchase
+    from gpufleet.services.prompt_tick import prompt_tick
+
+    fleet, told = _fleet(), answer or {}
+    who = (told.get("responded_by_user") or {}).get("name") or "airflow"
+    principal = Principal(who, is_admin=True)  # Airflow let this person answer
+    if "Approve" in told.get("chosen_options", ()):
+        approve_purchase(fleet, purchase, principal)
+        prompt_tick(fleet)
+    else:
+        turn_down_purchase(fleet, purchase, principal)
+    return {"purchase": purchase, **purchase_state(fleet, purchase)}
+
+
+def purchase_outcome(purchase: str) -> dict[str, Any]:
+    """How far a purchase is, after one tick: its machines join, or what did not is given back."""
+    from gpufleet.services.approve_purchase import purchase_state
+    from gpufleet.services.prompt_tick import prompt_tick
+
+    fleet = _fleet()
+    prompt_tick(fleet)
+    return {"purchase": purchase, **purchase_state(fleet, purchase)}
+
+
+def review_capacity() -> dict[str, Any]:
+    """The weekly report."""
+    from gpufleet.services.review_capacity import review_capacity
+
+    return review_capacity(_fleet())

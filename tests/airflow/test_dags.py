@@ -65,7 +65,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-DAGS = ("gpu_job", "fleet_sync", "checkpoint_sweep", "chargeback_nightly")
+DAGS = (
+    "gpu_job",
+    "fleet_sync",
+    "checkpoint_sweep",
+    "chargeback_nightly",
+    "procure_capacity",
+    "capacity_review",
+)
 
 
 def test_every_dag_imports_and_quickly(found: dict[str, Any]) -> None:

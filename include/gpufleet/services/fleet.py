@@ -13,6 +13,7 @@ from gpufleet.clock import Clock
 from gpufleet.clouds.base import Cloud
 from gpufleet.clusters.base import Cluster
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
+from gpufleet.procurement.guards import Guards
 from gpufleet.store.database import Database
 
 
@@ -34,6 +35,7 @@ class Fleet:
     checkpoints_url: str
     scheduling: SchedulingPolicy = SchedulingPolicy()
     buying: BuyingPolicy = BuyingPolicy()
+    guards: Guards = Guards()
     recovery: RecoveryPolicy = RecoveryPolicy()
     handed: Mapping[str, str] = field(default_factory=dict)
     """Queues that another scheduler places, each with the cluster where it does."""

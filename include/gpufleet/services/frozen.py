@@ -10,18 +10,20 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from gpufleet.model.catalogue import gpu_model
+from gpufleet.model.hardware import NodeState
 from gpufleet.model.snapshot import Snapshot
 from gpufleet.quota.lately import WEEK, Held, used_lately
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.hand_over import ours
-from gpufleet.store import places
+from gpufleet.store import operations, places
 from gpufleet.store.snapshots import read_snapshot
 from gpufleet.units import GpuAmount
 
 
 def frozen(connection: Connection, fleet: Fleet, now: datetime) -> Snapshot:
     """All a pass may know at `now`; what queues used lately only where `usage_weight` makes it count."""
-    snapshot = ours(read_snapshot(connection, now, fleet.recovery), fleet.handed)
+    read = ours(read_snapshot(connection, now, fleet.recovery), fleet.handed)
+    snapshot = _without_leaving(connection, read)
     if not fleet.scheduling.usage_weight:
         return snapshot
     gpus = Fraction(sum(len(node.devices) for node in snapshot.nodes))
@@ -32,11 +34,21 @@ def frozen(connection: Connection, fleet: Fleet, now: datetime) -> Snapshot:
     return replace(snapshot, queues=queues)
 
 
+def _without_leaving(connection: Connection, snapshot: Snapshot) -> Snapshot:
+    """A machine whose release is decided takes nothing new: what runs there ends, then it goes."""
+    bought = {f"release/{node.instance}": node.name for node in snapshot.nodes if node.instance}
+    leaving = {bought[name] for name in operations.states_of(connection, bought)}
+    if not leaving:
+        return snapshot
+    nodes = (replace(n, state=NodeState.CORDONED) if n.name in leaving else n for n in snapshot.nodes)
+    return replace(snapshot, nodes=tuple(nodes))
+
+
 def _held(row: Row[Any], models: dict[str, str]) -> Held:
-    return Held(row.queue, _amount(row, models.get(row.node)).gpus, row.allocated_at, row.released_at)
+    return Held(row.queue, amount_held(row, models.get(row.node)).gpus, row.allocated_at, row.released_at)
 
 
-def _amount(row: Row[Any], model: str | None) -> GpuAmount:
+def amount_held(row: Row[Any], model: str | None) -> GpuAmount:
     """The part of a GPU that was held; of a node that is gone a slice counts as the whole of it."""
     if row.kind == "share":
         return GpuAmount.milli(row.milli)

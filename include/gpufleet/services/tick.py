@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpufleet.services.apply_operations import apply_operations
+from gpufleet.services.approve_purchase import end_stale_purchases
 from gpufleet.services.ask_saves import ask_saves
 from gpufleet.services.fences import keep_fences
 from gpufleet.services.fleet import Fleet
@@ -64,6 +65,7 @@ def one_round(fleet: Fleet) -> None:
     ask_saves(fleet)
     hand_over(fleet)
     run_pass(fleet)
+    end_stale_purchases(fleet)
     plan_capacity(fleet)
     keep_fences(fleet)
     if apply_operations(fleet):

@@ -22,6 +22,8 @@ from gpufleet.errors import Invalid
 from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
+from gpufleet.procurement.guards import Guards
+from gpufleet.settings.buying import Buying, buying_of, guards_of
 from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
 from gpufleet.units import GpuAmount
 
@@ -43,12 +45,6 @@ class Scheduling(Strict):
     net_gain_seniority: bool = SchedulingPolicy().net_gain_seniority
     leaf_slowdown: float = Field(default=SchedulingPolicy().leaf_slowdown, ge=1, le=10)
     usage_weight: float = Field(default=SchedulingPolicy().usage_weight, ge=0, le=100)
-
-
-class Buying(Strict):
-    buy_after: Duration = BuyingPolicy().buy_after
-    idle_for: Duration = BuyingPolicy().idle_for
-    max_hourly: int = Field(default=0, ge=0)
 
 
 class Recovery(Strict):
@@ -272,7 +268,11 @@ def scheduling_policy(file: FleetFile) -> SchedulingPolicy:
 
 
 def buying_policy(file: FleetFile) -> BuyingPolicy:
-    return BuyingPolicy(**file.buying.model_dump())
+    return buying_of(file.buying)
+
+
+def guards(file: FleetFile) -> Guards:
+    return guards_of(file.buying)
 
 
 def recovery_policy(file: FleetFile) -> RecoveryPolicy:

@@ -192,6 +192,14 @@ def live_attempts(connection: Connection) -> tuple[AttemptRow, ...]:
     return tuple(AttemptRow(*row) for row in connection.execute(query))
 
 
+def ran_since(connection: Connection, since: datetime) -> tuple[Row[Any], ...]:
+    """Attempts that ran at any time after `since`: job, number, running_at, ended_at."""
+    a = t.attempt.c
+    query = select(a.job, a.number, a.running_at, a.ended_at)
+    ran = a.running_at.is_not(None) & (a.ended_at.is_(None) | (a.ended_at > since))
+    return tuple(connection.execute(query.where(ran).order_by(a.job, a.number)))
+
+
 def live_attempts_of(connection: Connection, ids: Iterable[str]) -> dict[str, AttemptRow]:
     """By job; a job has at most one."""
     a = t.attempt

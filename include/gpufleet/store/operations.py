@@ -8,12 +8,16 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, exists, func, insert, or_, select, update
 
 from gpufleet.store import schema as t
 from gpufleet.store.chunks import chunks
 
 OPEN = ("todo", "leased")
+WAITING = "waiting"
+"""For a person's yes: nobody carries it out before."""
+DRY = "dry-run"
+"""Only written down: nobody ever carries it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Wanted:
     args: dict[str, Any]
     after: tuple[int, ...] = ()
     not_before: datetime | None = None
+    state: str = "todo"
 
 
 def decide(
@@ -51,9 +56,10 @@ def decide(
     args: dict[str, Any],
     after: tuple[int, ...] = (),
     not_before: datetime | None = None,
+    state: str = "todo",
 ) -> int:
     """Write the effect down; the same name again is the same effect. Returns its id."""
-    return decide_all(connection, now, [Wanted(kind, target, name, args, after, not_before)])[name]
+    return decide_all(connection, now, [Wanted(kind, target, name, args, after, not_before, state)])[name]
 
 
 def decide_all(connection: Connection, now: datetime, wanted: Sequence[Wanted]) -> dict[str, int]:
@@ -62,10 +68,10 @@ def decide_all(connection: Connection, now: datetime, wanted: Sequence[Wanted]) 
     new = {w.name: w for w in wanted if w.name not in known}  # the same name twice is one effect
     if not new:
         return known
-    begun = {"state": "todo", "tries": 0, "created_at": now, "error": ""}
+    begun = {"tries": 0, "created_at": now, "error": ""}
     rows = [
         {"kind": w.kind, "target": w.target, "name": w.name, "args": w.args, "after": list(w.after)}
-        | {"not_before": w.not_before}
+        | {"not_before": w.not_before, "state": w.state}
         | begun
         for w in new.values()
     ]
@@ -219,3 +225,50 @@ def last_on(connection: Connection, target: str) -> dict[str, Any] | None:
 def count_on(connection: Connection, target: str) -> int:
     """How many effects were ever decided on a target: the next one's number, so it is not taken for an old one."""
     return int(connection.execute(select(func.count()).where(t.operation.c.target == target)).scalar_one())
+
+
+# ------------------------------------------------------------------ a person's yes
+
+
+def of_kind(connection: Connection, kind: str, states: Sequence[str]) -> tuple[Row[Any], ...]:
+    """Every effect of a kind in one of these states, the oldest first."""
+    op = t.operation.c
+    return tuple(
+        connection.execute(select(t.operation).where(op.kind == kind, op.state.in_(states)).order_by(op.id)).all()
+    )
+
+
+def named(connection: Connection, names: Iterable[str]) -> dict[str, Row[Any]]:
+    """By name, of those that were decided."""
+    op = t.operation.c
+    return {
+        row.name: row
+        for some in chunks(names)
+        for row in connection.execute(select(t.operation).where(op.name.in_(some)))
+    }
+
+
+def newest_on(connection: Connection, target: str) -> Row[Any] | None:
+    """The effect that was decided last on a target."""
+    op = t.operation.c
+    query = select(t.operation).where(op.target == target).order_by(op.id.desc()).limit(1)
+    return connection.execute(query).first()
+
+
+def answer(connection: Connection, operation_id: int, now: datetime, *, state: str, error: str = "") -> bool:
+    """A waiting effect becomes `todo`, or is over; False when somebody else was quicker."""
+    op = t.operation.c
+    over = None if state in OPEN else now
+    done = connection.execute(
+        update(t.operation)
+        .where(op.id == operation_id, op.state == WAITING)
+        .values(state=state, error=error, done_at=over)
+    )
+    return done.rowcount == 1
+
+
+def ask(connection: Connection, operation_id: int, args: dict[str, Any], by: str) -> None:
+    """Note who asks a person about a waiting effect."""
+    op = t.operation.c
+    change = update(t.operation).where(op.id == operation_id, op.state == WAITING)
+    connection.execute(change.values(args={**args, "asked_by": by}))

@@ -145,6 +145,13 @@ def instances(connection: Connection) -> tuple[Row[Any], ...]:
     )
 
 
+def instances_since(connection: Connection, since: datetime) -> tuple[Row[Any], ...]:
+    """Every instance that was there at any time after `since`, by name."""
+    i = t.instance.c
+    there = (i.ended_at.is_(None)) | (i.ended_at > since)
+    return tuple(connection.execute(select(t.instance).where(there).order_by(i.name)))
+
+
 def hear(connection: Connection, notice: InterruptionNotice, now: datetime) -> bool:
     """Write a notice down once; True when it is new."""
     if connection.execute(select(t.interruption.c.id).where(t.interruption.c.id == notice.id)).first():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from tests.fleets import WORLD, lay_out_home
 
 from gpufleet.bootstrap import set_up
 from gpufleet.errors import Invalid
-from gpufleet.settings import home_from, load_settings
+from gpufleet.procurement.guards import TeamGuard
+from gpufleet.settings import guards, home_from, load_settings
 
 WRONG = {
     "an unknown key": ("fleet.yaml", {"colour": "red"}, "fleet.yaml: colour: is not a known key"),
@@ -117,3 +119,13 @@ def test_no_home_says_what_to_set() -> None:
 def test_a_folder_that_is_no_fleet(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"has no fleet\.yaml"):
         home_from({"GPUFLEET_HOME": str(tmp_path)})
+
+
+def test_guard_rails_of_the_file_are_those_of_the_fleet_and_buying_is_off_unless_switched_on(tmp_path: Path) -> None:
+    lay_out_home(tmp_path, WORLD)
+    path = tmp_path / "fleet.yaml"
+    told = {"max_hourly": 5, "teams": {"vision": {"daily": 7, "regions": ["eu"]}}, "billed_by": {"azure": "1h"}}
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "buying": told}))
+    found = guards(load_settings(tmp_path, {}).file)
+    assert found.dry_run and found.team("vision") == TeamGuard(7, ("eu",)) and found.team("other") == TeamGuard()
+    assert dict(found.billed_by) == {"azure": timedelta(hours=1)}

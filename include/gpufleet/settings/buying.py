@@ -1,0 +1,61 @@
+"""The key `buying` of fleet.yaml: when capacity is bought, and the guard rails around it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from gpufleet.model.policy import BuyingPolicy
+from gpufleet.procurement.guards import Guards, TeamGuard
+from gpufleet.settings.worlds import Duration, Strict
+
+
+class TeamBuying(Strict):
+    daily: int | None = Field(default=None, ge=0)
+    regions: tuple[str, ...] = ()
+
+
+class Allow(Strict):
+    """Patterns such as `spot-*`; an empty list allows all."""
+
+    offerings: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+
+
+class Buying(Strict):
+    buy_after: Duration = BuyingPolicy().buy_after
+    idle_for: Duration = BuyingPolicy().idle_for
+    max_hourly: int = Field(default=0, ge=0)
+    daily: int | None = Field(default=None, ge=0)
+    teams: dict[str, TeamBuying] = Field(default={})
+    max_instances: int | None = Field(default=None, ge=0)
+    allow: Allow = Allow()
+    approve_above: int | None = Field(default=None, ge=0)
+    approve_total_above: int | None = Field(default=None, ge=0)
+    approval_for: Duration = Guards().approval_for
+    ask_again_after: Duration = Guards().ask_again_after
+    dry_run: bool = True
+    billed_by: dict[str, Duration] = Field(default={})
+
+
+def buying_of(told: Buying) -> BuyingPolicy:
+    return BuyingPolicy(buy_after=told.buy_after, idle_for=told.idle_for, max_hourly=told.max_hourly)
+
+
+def guards_of(told: Buying) -> Guards:
+    return Guards(
+        daily=told.daily,
+        teams=tuple((name, TeamGuard(team.daily, team.regions)) for name, team in sorted(told.teams.items())),
+        max_instances=told.max_instances,
+        offerings=told.allow.offerings,
+        regions=told.allow.regions,
+        instance_types=told.allow.instance_types,
+        approve_above=told.approve_above,
+        approve_total_above=told.approve_total_above,
+        approval_for=told.approval_for,
+        ask_again_after=told.ask_again_after,
+        dry_run=told.dry_run,
+        billed_by=tuple(sorted((cloud, step) for cloud, step in told.billed_by.items() if step > timedelta(0))),
+    )

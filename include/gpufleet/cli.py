@@ -293,6 +293,29 @@ def fleet(
     raise typer.Exit(simulated.fleet(spec, policy, seeds=seeds, as_json=as_json))
 
 
+@simulate.command()
+def spot(
+    trace: Annotated[Path, typer.Option(help="Launch counts, CSV: a row every ten minutes, a column for each zone.")],
+    prices: Annotated[Path, typer.Option(help="JSON: zone -> [spot, on-demand] per GPU-hour.")],
+    gang: Annotated[int, typer.Option(help="One-GPU machines, all in one zone or none.")],
+    work: Annotated[str, typer.Option(help="What must be done, such as 48h.")],
+    deadline: Annotated[str, typer.Option(help="From the start, such as 60h.")],
+    checkpoint: Annotated[str, typer.Option(help="The interval of saves, such as 10m.")],
+    policy: Annotated[str, typer.Option(help="on-demand, spot, greedy, uniform-progress or gpufleet.")],
+    zones: Annotated[str, typer.Option(help="all, or names and beginnings of names, separated by commas.")] = "all",
+    starts: Annotated[int, typer.Option(help="A job at every so many rows of the trace.")] = 71,
+    optimum: Annotated[bool, typer.Option("--optimum", help="Also the least cost with the future known.")] = False,
+    as_json: Json = False,
+) -> None:
+    """A gang with a deadline on a recorded spot market: what it costs against on-demand only, and whether it is in time."""
+    from gpufleet.commands import simulate_spot
+
+    asked = simulate_spot.Asked(
+        trace, prices, gang, zones, work, deadline, checkpoint, policy, starts=starts, optimum=optimum
+    )
+    raise typer.Exit(simulate_spot.spot(asked, as_json=as_json))
+
+
 def _fleet(home: str | None) -> Any:
     from gpufleet.bootstrap import fleet_from
 

@@ -74,7 +74,7 @@ def _ran(after: Costs, ages: _Ages, price: float) -> Costs:
     found = np.full_like(after, price)
     for age in range(ages.count):
         gain = ages.gain(age)
-        found[age, : after.shape[1] - gain] += after[ages.next[age], gain:]
+        found[age, : max(0, after.shape[1] - gain)] += after[ages.next[age], gain:]
     found[:, -1] = 0.0
     return found
 
@@ -86,6 +86,6 @@ def _preempted(idle: Costs, terms: Terms, ages: _Ages) -> Costs:
     found = np.full((ages.count, len(idle)), np.inf)
     for age in range(ages.count):
         lost = terms.lost(age)
-        found[age, lost:] = idle[: len(idle) - lost]
+        found[age, lost:] = idle[: max(0, len(idle) - lost)]
     found[:, -1] = 0.0
     return found

@@ -122,26 +122,31 @@ def least(world: World, row: int) -> Fraction | None:
     known: dict[tuple[int, int, str, int], Fraction | None] = {}
 
     def best(at: int, saved: int, place: str, ran: int) -> Fraction | None:
-        if saved + max(0, ran - DELAY) >= world.work:
+        done = max(0, ran - DELAY)
+        if saved + done >= world.work:
             return Fraction(0)
         if at + TICK > world.deadline:
             return None
         zones = world.there(row + at // TICK)
         if place not in ("idle", "on-demand", *zones):
-            saved, place, ran = saved + max(0, ran - DELAY) // world.checkpoint * world.checkpoint, "idle", 0
+            saved, place, ran = saved + done // world.checkpoint * world.checkpoint, "idle", 0
         key = (at, saved, place, ran)
         if key not in known:
-            costs = [c for to in ("idle", "on-demand", *zones) if (c := go(at, saved, place, ran, to)) is not None]
-            known[key] = min(costs, default=None)
+            costs = [go(at, saved, place, ran, to) for to in ("idle", "on-demand", *zones)]
+            known[key] = min((c for c in costs if c is not None), default=None)
         return known[key]
 
     def go(at: int, saved: int, place: str, ran: int, to: str) -> Fraction | None:
         if to != place:
             saved, ran = saved + max(0, ran - DELAY), 0
-        if to == "idle":
-            return best(at + TICK, saved, to, 0)
-        price = world.on_demand if to == "on-demand" else world.prices[to][0]
-        rest = best(at + TICK, saved, to, ran + TICK)
-        return None if rest is None else rest + price * Fraction(TICK, 60)
+        rest = best(at + TICK, saved, to, 0 if to == "idle" else ran + TICK)
+        return None if rest is None else rest + price(world, to) * Fraction(TICK, 60)
 
     return best(0, 0, "idle", 0)
+
+
+def price(world: World, place: str) -> Fraction:
+    """Per GPU-hour at that place."""
+    if place == "idle":
+        return Fraction(0)
+    return world.on_demand if place == "on-demand" else world.prices[place][0]

@@ -26,12 +26,12 @@ STEPS, WIDEST = 30, 20.0
 
 def hazard(age: int) -> float:
     """Chance that a zone up for so many ticks is lost at the next look."""
-    return min(0.95, max(0.004, 0.48 * age**-0.8))
+    return min(0.95, max(0.004, 0.45 * math.pow(age, -0.8)))
 
 
 def comeback(age: int) -> float:
     """Chance that a zone down for so many ticks is back at the next look."""
-    return min(0.95, max(0.004, 0.6 / age))
+    return min(0.95, max(0.004, 0.7 / age))
 
 
 @cache

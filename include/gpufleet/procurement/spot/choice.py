@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final
 
 from gpufleet.procurement.spot.going_rate import GoingRate
-from gpufleet.procurement.spot.safety import may_run, may_wait, time_left
+from gpufleet.procurement.spot.safety import least_spare, may_run, may_wait, spare_time, time_left
 from gpufleet.procurement.spot.survival import Outlook
 from gpufleet.procurement.spot.terms import IDLE, ON_DEMAND, Standing, Terms
 
@@ -27,36 +27,36 @@ from gpufleet.procurement.spot.terms import IDLE, ON_DEMAND, Standing, Terms
 class SpotPolicy:
     """Numbers of the policy, tuned together on a recorded market (docs/procurement.md). Bets are in on-demand ticks."""
 
-    price_markup: float = 1.307
+    price_markup: float = 1.284
     """What a tick of spot work costs, as a multiple of the cheapest price there was on average."""
-    scarce_floor: float = 0.049
+    scarce_floor: float = 0.248
     """Units of spare time for each tick of work left below which spare time is scarce: this, ..."""
-    scarce_slope: float = 0.423
-    """... plus this, times the need of a plain gang ..."""
-    scarce_power: float = 0.878
-    """... to this power."""
-    reserve: float = 12.856
-    """Units of spare time that are not counted on: a restart and what an interruption takes back."""
-    steepness: float = 3.376
+    scarce_slope: float = 0.287
+    """... plus this, times the need of a plain gang."""
+    reserve: float = 1.234
+    """Spare time that is not counted on, in parts of `least_spare`."""
+    visit_spare: float = 0.81
+    """Spare time below which no new visit begins, in parts of `least_spare`."""
+    steepness: float = 3.146
     """How fast scarcity sets in."""
-    worth_scarce: float = 3.132
-    """What spare time is worth when it is scarce, as a multiple of what it could save at the need's rate ..."""
-    worth_always: float = 0.096
+    worth_scarce: float = 4.471
+    """What spare time is worth when it is scarce, as a multiple of what it saves at the rate of the need ..."""
+    worth_always: float = 0.019
     """... and when it is not, falling off ..."""
-    worth_reach: float = 0.598
+    worth_reach: float = 0.661
     """... within so many times the scarce amount."""
-    hop: float = 1.086
+    hop: float = 1.162
     """What a change of zones must bring: forecasts of both are uncertain."""
-    on_demand_stay: float = 58.689
+    on_demand_stay: float = 76.471
     """Ticks that on-demand is bought for, once it is."""
-    on_demand_bar: float = 7.099
+    on_demand_bar: float = 42.497
     """What on-demand must bring."""
-    wait_part: float = 0.338
+    wait_part: float = 0.905
     """Part of the expected wait that is counted: one may think again every tick."""
-    leave_bonus: float = -2.404
-    """Bet that a visit from on-demand starts with, ..."""
-    leave_part: float = 0.308
-    """... plus this part of a delay's worth, for the way back."""
+    leave_bonus: float = 2.611
+    """What a visit from on-demand is given in advance, ..."""
+    leave_part: float = 0.305
+    """... plus this part of a delay's worth: on-demand is no place to stay."""
 
 
 POLICY: Final = SpotPolicy()
@@ -72,10 +72,9 @@ class Worth:
 
 def worth(terms: Terms, at: Standing, rate: GoingRate, policy: SpotPolicy = POLICY) -> Worth:
     """From the spare time for each tick of work left, against what the market has been asking for."""
-    left = terms.work - at.done
-    spare = time_left(terms, at.tick) - left
-    each = max(0.0, (spare - policy.reserve) * terms.tick / left)
-    enough = policy.scarce_floor + policy.scarce_slope * rate.need**policy.scarce_power
+    left = (terms.work - at.done) / terms.tick
+    each = max(0.0, (spare_time(terms, at) - policy.reserve * least_spare(terms)) / left)
+    enough = policy.scarce_floor + policy.scarce_slope * rate.need
     scarcity = math.exp(-((each / enough) ** policy.steepness))
     cost = min(0.95, max(0.05, rate.price * policy.price_markup))
     always = policy.worth_always * math.exp(-each / (enough * policy.worth_reach))
@@ -114,7 +113,8 @@ class _Bets:
 
     def best_visit(self) -> tuple[float, int]:
         """The best of the zones that are safe; of equal ones where the gang is, then the first."""
-        safe = (zone for zone in self.at.up if may_run(self.terms, self.at, zone))
+        new = spare_time(self.terms, self.at) >= self.policy.visit_spare * least_spare(self.terms)
+        safe = (z for z in self.at.up if (new or z == self.at.place) and may_run(self.terms, self.at, z))
         bets = ((self._visit(zone) + self._change(zone), zone != self.at.place, zone) for zone in safe)
         best = min(bets, default=(math.inf, True, IDLE))
         return best[0], best[2]
@@ -136,7 +136,7 @@ class _Bets:
     def _change(self, zone: int) -> float:
         """What leaving the present place adds."""
         if self.at.place == ON_DEMAND:
-            return self.policy.leave_bonus + self.policy.leave_part * self.terms.delay * self.worth.spare
+            return -self.policy.leave_bonus - self.policy.leave_part * self.terms.delay * self.worth.spare
         return self.policy.hop if self.at.place >= 0 and zone != self.at.place else 0.0
 
     def _visit(self, zone: int) -> float:

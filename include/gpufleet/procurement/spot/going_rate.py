@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from gpufleet.procurement.spot.survival import FADE
 from gpufleet.procurement.spot.terms import IDLE, Terms
 
+FADE: Final = math.exp(-1 / 250)
+"""What a tick's evidence keeps from one tick to the next: a memory of 42 hours."""
 PRIOR_PRICE: Final = 0.2
 """Before anything was seen: a part of the on-demand price, with the weight of one tick ..."""
 PRIOR_TICKS: Final = 20
 """... and as many units of spare time used, in as many ticks of work."""
-LEAST_NEED, MOST_NEED = 0.02, 50.0
+LEAST_NEED, MOST_NEED = 0.02, 2.1
+"""A long outage must not make it look as if spot were never to come back."""
 
 
 class GoingRate:

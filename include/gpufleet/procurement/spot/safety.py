@@ -15,6 +15,16 @@ def time_left(terms: Terms, tick: int) -> int:
     return (terms.deadline // terms.tick - tick) * terms.tick
 
 
+def spare_time(terms: Terms, at: Standing) -> int:
+    """Time left less work left. It never grows; waiting, delays and what interruptions take back use it up."""
+    return time_left(terms, at.tick) - (terms.work - at.done)
+
+
+def least_spare(terms: Terms) -> int:
+    """With less, a new visit to a zone could leave no time for another start: two delays and a checkpoint interval."""
+    return 2 * terms.delay + terms.checkpoint
+
+
 def may_wait(terms: Terms, at: Standing) -> bool:
     """Whether a tick without machines leaves time enough."""
     return terms.work - at.done + terms.delay <= time_left(terms, at.tick + 1)

@@ -11,27 +11,27 @@ from benchmarks.look import BLACK, BLUE, GREEN, GREY, ORANGE, WIDE, styled
 if TYPE_CHECKING:
     from benchmarks.spot import Line
 
-PAINT: Final = {"gpufleet": BLUE, "greedy": ORANGE, "uniform-progress": GREEN, "spot": GREY, "future known": BLACK}
-SHAPES: Final = {
-    "gpufleet": "circle", "greedy": "triangle-right", "uniform-progress": "diamond", "spot": "cross", "future known": "stroke",
-}  # fmt: skip
+PAINT: Final = {"gpufleet": BLUE, "greedy": ORANGE, "uniform-progress": GREEN, "spot": GREY}
+SHAPES: Final = {"gpufleet": "circle", "greedy": "triangle-right", "uniform-progress": "diamond", "spot": "cross"}
+KNOWING: Final = "future known"
 
 
 def chart(lines: list[Line]) -> Any:
-    """A row for each case; spot without a net is hollow where it missed deadlines."""
+    """A row for each case; a number over a mark counts the deadlines missed."""
     rows = [
         {"case": _case(line), "policy": line.policy, "cost": line.mean, "missed": line.missed}
         for line in lines
-        if line.policy in PAINT and line.mean == line.mean
+        if line.policy in (*PAINT, KNOWING) and line.mean == line.mean
     ]
     order = list(dict.fromkeys(_case(line) for line in lines))
     names = list(PAINT)
     legend = alt.Legend(orient="bottom", columns=len(names))
     y = alt.Y("case:N", sort=order, title=None, axis=alt.Axis(grid=True, labelFontSize=12, tickBand="center"))
-    x = alt.X("cost:Q", title="cost, on-demand only = 1", scale=alt.Scale(domain=[0, 1.05], nice=False))
+    tens = alt.Axis(values=[n / 10 for n in range(11)], format=".1f")
+    x = alt.X("cost:Q", title="cost, on-demand only = 1", scale=alt.Scale(domain=[0, 1.05], nice=False), axis=tens)
     color = alt.Color("policy:N", title=None, scale=alt.Scale(domain=names, range=list(PAINT.values())), legend=legend)
     shape = alt.Shape("policy:N", title=None, scale=alt.Scale(domain=names, range=list(SHAPES.values())), legend=legend)
-    known = "datum.policy === 'future known'"
+    known = f"datum.policy === '{KNOWING}'"
     base = alt.Chart(alt.Data(values=rows))
     marks = base.transform_filter(f"!({known})").mark_point(size=110, filled=True, opacity=0.9)
     least = base.transform_filter(known).mark_tick(thickness=3, size=26, color=BLACK)

@@ -51,8 +51,8 @@ class SpotPolicy:
     """Ticks that on-demand is bought for, once it is."""
     on_demand_bar: float = 42.497
     """What on-demand must bring."""
-    wait_part: float = 0.905
-    """Part of the expected wait that is counted: one may think again every tick."""
+    wait_part: float = 1.2
+    """The expected wait is counted so many times: some waits never end."""
     leave_bonus: float = 2.611
     """What a visit from on-demand is given in advance, ..."""
     leave_part: float = 0.305
@@ -71,17 +71,19 @@ class Worth:
 
 
 def worth(terms: Terms, at: Standing, rate: GoingRate, policy: SpotPolicy = POLICY) -> Worth:
-    """From the spare time for each tick of work left, against what the market has been asking for."""
+    """From the spare time for each tick of work left, against what the market has been asking for.
+
+    One restart's worth of spare time is never worth more than all that the work left could save.
+    """
     left = (terms.work - at.done) / terms.tick
     each = max(0.0, (spare_time(terms, at) - policy.reserve * least_spare(terms)) / left)
     enough = policy.scarce_floor + policy.scarce_slope * rate.need
     scarcity = math.exp(-((each / enough) ** policy.steepness))
     cost = min(0.95, max(0.05, rate.price * policy.price_markup))
     always = policy.worth_always * math.exp(-each / (enough * policy.worth_reach))
-    return Worth(
-        work=min(1.0, cost + (1 - cost) * scarcity),
-        spare=(1 - cost) / enough * (policy.worth_scarce * scarcity + always),
-    )
+    spare = (1 - cost) / enough * (policy.worth_scarce * scarcity + always)
+    most = (1 - cost) * left / (terms.delay + terms.checkpoint)
+    return Worth(work=min(1.0, cost + (1 - cost) * scarcity), spare=min(spare, most))
 
 
 def choose(

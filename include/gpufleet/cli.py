@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gpufleet import __version__
-from gpufleet.commands import capacity, kubernetes
+from gpufleet.commands import capacity, kubernetes, simulations
 from gpufleet.errors import Invalid
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -252,46 +252,7 @@ def controller(every: Annotated[float, typer.Option(help="Seconds between ticks.
 
 app.add_typer(kubernetes.app, name="kubernetes")
 capacity.wire(app)
-simulate = typer.Typer(no_args_is_help=True, help="Replays and made-up worlds: what the engine is worth.")
-app.add_typer(simulate, name="simulate")
-
-
-@simulate.command()
-def openb(
-    pods: Annotated[Path, typer.Option(help="The workload's pods, CSV or gzip.")],
-    nodes: Annotated[Path, typer.Option(help="The cluster's nodes, CSV.")],
-    policy: Annotated[str, typer.Option(help="random, dotprod, gpupacking, bestfit, gpuclustering, fgd or gpufleet.")],
-    order: Annotated[Path | None, typer.Option(help="Golden pod orders, one row per seed.")] = None,
-    ties: Annotated[Path | None, typer.Option(help="Golden tie ranks of the nodes, one row per seed.")] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 10,
-    stop: Annotated[float, typer.Option(help="End when so much of the GPUs has been asked for.")] = 1.3,
-    moves: Annotated[float, typer.Option(help="The part of placed pods that may be moved (gpufleet only).")] = 0.0,
-    mix: Annotated[
-        str, typer.Option(help="known (as FGD has it) or learnt from the arrivals (gpufleet only).")
-    ] = "known",
-    as_json: Json = False,
-) -> None:
-    """Replay an openb workload: pods arrive one by one, nothing departs; how much of the GPUs is given out."""
-    from gpufleet.commands import simulate as simulated
-
-    raise typer.Exit(
-        simulated.openb(
-            pods, nodes, policy, order=order, ties=ties, seeds=seeds, stop=stop, moves=moves, mix=mix, as_json=as_json
-        )
-    )
-
-
-@simulate.command()
-def fleet(
-    spec: Annotated[Path, typer.Option(help="What fleet, what work, how fast (docs/benchmarks.md).")],
-    policy: Annotated[str, typer.Option(help="kube-default, binpack or gpufleet.")],
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 10,
-    as_json: Json = False,
-) -> None:
-    """A fleet in simulated time: jobs arrive, run at a speed that depends on their places, end, are stopped, move."""
-    from gpufleet.commands import simulate as simulated
-
-    raise typer.Exit(simulated.fleet(spec, policy, seeds=seeds, as_json=as_json))
+app.add_typer(simulations.app, name="simulate")
 
 
 def _fleet(home: str | None) -> Any:

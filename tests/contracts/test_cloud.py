@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 import pytest
 from tests.aws_worlds import AwsWorld, aws_world
+from tests.gcp_worlds import GcpWorld, gcp_world
 from tests.sandboxes import eventually, running_sandbox
 
 from gpufleet.clouds.base import Cloud
@@ -97,7 +98,28 @@ class _Aws:
             yield cls(world)
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[CloudKind]]] = {"sandbox": _Sandbox.open, "aws": _Aws.open}
+class _Gcp:
+    """A small Compute Engine, through the real SDK."""
+
+    offering, stock = "spot-a", 3
+    cluster: Cluster | None = None
+
+    def __init__(self, world: GcpWorld) -> None:
+        self.cloud: Cloud = world.cloud()
+        self.unreachable: Cloud = world.cloud(patience=0.0, endpoint="http://127.0.0.1:9")
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Path) -> Iterator[CloudKind]:
+        with gcp_world(stock=cls.stock) as world:
+            yield cls(world)
+
+
+KINDS: dict[str, Callable[[Path], AbstractContextManager[CloudKind]]] = {
+    "sandbox": _Sandbox.open,
+    "aws": _Aws.open,
+    "gcp": _Gcp.open,
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -15,8 +15,6 @@ from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fronts import Faults, Front, Heard, Said, say, serving
-
 from gpufleet.clock import SystemClock
 from gpufleet.clouds.asking import Asking
 from gpufleet.clouds.gcp.cloud import GcpCloud
@@ -24,6 +22,7 @@ from gpufleet.clouds.gcp.config import GcpConfig, GcpSale, Nic
 from gpufleet.clouds.gcp.errors import translated
 from gpufleet.model.capacity import CapacityType, Offering
 from gpufleet.procurement.prices import Quote
+from tests.fronts import Faults, Front, Heard, Said, say, serving
 
 PROJECT, REGION, ZONE = "p1", "us-central1", "us-central1-a"
 Json = dict[str, Any]

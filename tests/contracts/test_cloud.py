@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 import pytest
 from tests.aws_worlds import AwsWorld, aws_world
+from tests.azure_worlds import AzureWorld, azure_world
 from tests.gcp_worlds import GcpWorld, gcp_world
 from tests.sandboxes import eventually, running_sandbox
 
@@ -115,10 +116,28 @@ class _Gcp:
             yield cls(world)
 
 
+class _Azure:
+    """A small Resource Manager, through the real SDK."""
+
+    offering, stock = "spot-a", 3
+    cluster: Cluster | None = None
+
+    def __init__(self, world: AzureWorld) -> None:
+        self.cloud: Cloud = world.cloud()
+        self.unreachable: Cloud = world.cloud(patience=0.0, endpoint="http://127.0.0.1:9")
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Path) -> Iterator[CloudKind]:
+        with azure_world(stock=cls.stock) as world:
+            yield cls(world)
+
+
 KINDS: dict[str, Callable[[Path], AbstractContextManager[CloudKind]]] = {
     "sandbox": _Sandbox.open,
     "aws": _Aws.open,
     "gcp": _Gcp.open,
+    "azure": _Azure.open,
 }
 
 

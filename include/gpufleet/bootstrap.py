@@ -245,5 +245,5 @@ def _join(entry: JoinEntry, home: Path, environment: Mapping[str, str]) -> Join:
 def _offering(cloud: str, region: str, entry: SaleEntry) -> Offering:
     """Its price is told by the cloud's sources; a zone without a name of its own is one of its region."""
     zone = f"{region}-{entry.zone}" if entry.zone.isdigit() else entry.zone or region
-    told = facts_of(entry, "zone")
+    told = {name: getattr(entry, name) for name in SaleEntry.model_fields if name != "zone"}
     return Offering(cloud=cloud, region=region, zone=zone, price=Fraction(0), position=(zone,), **told)

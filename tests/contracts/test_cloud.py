@@ -238,6 +238,11 @@ class TestLaunch:
             kind.unreachable.launch(kind.offering, 1, token="t")
 
 
+class TestPositions:
+    def test_of_nothing_nothing_is_told(self, kind: CloudKind) -> None:
+        assert kind.cloud.positions(()) == {}
+
+
 class TestNotices:
     def test_quiet_weather_announces_nothing(self, kind: CloudKind) -> None:
         assert kind.cloud.notices() == ()

@@ -113,6 +113,10 @@ class Cloud(Protocol):
         """They are written down and need not be told again."""
         ...
 
+    def positions(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Where running machines stand in the network, broad to narrow from the zone on, of those that the cloud tells."""
+        ...
+
     def reservations(self) -> tuple[Reservation, ...]:
         """Every capacity reservation of our fleet, by tag."""
         ...

@@ -15,7 +15,7 @@ class DryCloud:
         self.name = cloud.name
         self.offerings, self.prices = cloud.offerings, cloud.prices
         self.instances, self.notices, self.heard = cloud.instances, cloud.notices, cloud.heard
-        self.reservations, self.blocks = cloud.reservations, cloud.blocks
+        self.reservations, self.blocks, self.positions = cloud.reservations, cloud.blocks, cloud.positions
 
     def launch(self, offering: str, count: int, *, token: str) -> tuple[Instance, ...]:
         self._only_say(f"buy {count} x {offering} (token {token})")

@@ -47,6 +47,10 @@ class SandboxCloud:
     def heard(self, notices: Iterable[InterruptionNotice]) -> None:
         """Nothing is kept for anyone."""
 
+    def positions(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Told by its cluster too."""
+        return {}
+
     def reservations(self) -> tuple[Reservation, ...]:
         return ()
 

@@ -14,6 +14,7 @@ from tests.fleets import WORLD, lay_out_home
 from gpufleet.bootstrap import bootstrap
 from gpufleet.clouds.base import DryRun
 from gpufleet.errors import Invalid
+from gpufleet.formats.price_list import load_price_list
 from gpufleet.settings import load_settings
 
 SOLD = {"name": "spot-a", "instance_type": "p5.48xlarge", "capacity": "spot", "model": "H100-80", "gpus": 8}
@@ -136,3 +137,20 @@ def test_no_sdk_is_loaded_before_a_cloud_is_asked(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def example(language: str) -> str:
+    """The first example of that language in docs/clouds.md."""
+    text = (Path(__file__).parents[3] / "docs" / "clouds.md").read_text()
+    return text.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_examples_of_the_documentation_make_a_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_GPUS", "aws://AKIA:secret@/")
+    (tmp_path / "prices.csv").write_text(example("csv"))
+    found = home(tmp_path, *yaml.safe_load(example("yaml"))["clouds"])
+    fleet = bootstrap(load_settings(found, {}))
+    with pytest.raises(DryRun):
+        fleet.clouds["aws-east"].launch("p5-spot-a", 2, token="t")
+    (listed,) = load_price_list(found / "prices.csv")
+    assert (listed.instance_type, float(listed.price or 0), listed.gpus) == ("p5.48xlarge", 55.04, 8)

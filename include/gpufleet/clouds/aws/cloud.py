@@ -61,8 +61,8 @@ class AwsCloud:
             bought = self._buy(sale, count, token)
         except Ended:
             return known
-        names = {instance.name for instance in bought}
-        return (*(instance for instance in known if instance.name not in names), *bought)
+        found = {instance.name: instance for instance in (*known, *bought)}
+        return tuple(found[name] for name in sorted(found))
 
     def instances(self) -> tuple[Instance, ...]:
         return self._running.get()

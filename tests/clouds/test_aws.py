@@ -19,7 +19,7 @@ from gpufleet.clouds.aws.cloud import AwsCloud
 from gpufleet.clouds.aws.config import AwsSale
 from gpufleet.clouds.base import BadRequest, NoAccess, NotAnswered, QuotaReached, Throttled
 from gpufleet.clouds.joining import Join
-from gpufleet.errors import GpufleetError, NoCapacity, NotFound, Refused
+from gpufleet.errors import GpufleetError, NoCapacity, NotFound, Refused, UnderWay
 from gpufleet.model.capacity import CapacityType
 
 _numbers = count(1)
@@ -134,6 +134,17 @@ class TestWhatALaunchAsksFor:
         world.stock = 2
         with pytest.raises(NoCapacity):
             world.cloud(sale).launch("spot-a", 1, token="op-6")
+
+    def test_a_fleet_whose_machines_are_not_shown_yet_is_under_way(self, world: AwsWorld) -> None:
+        data = {"ImageId": "ami-12c6146b", "InstanceType": "p5.48xlarge"}
+        made = world.client("ec2").create_launch_template(LaunchTemplateName="late", LaunchTemplateData=data)
+        cloud = world.cloud(world.sale(launch_template=made["LaunchTemplate"]["LaunchTemplateId"]))
+        world.answers["DescribeInstances"] = "<reservationSet/>"
+        with pytest.raises(UnderWay, match="does not show all of i-"):
+            cloud.launch("spot-a", 2, token="op-17")
+        world.answers.clear()
+        assert sorted(instance.name for instance in cloud.launch("spot-a", 2, token="op-17")) == world.running()
+        assert len(world.running()) == 2
 
 
 class TestCards:

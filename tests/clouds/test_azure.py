@@ -133,6 +133,20 @@ class TestWhatIsReadBack:
         assert world.cloud().instances() == ()
 
 
+class TestEmptySets:
+    def test_answer_for_their_token_for_a_day_and_then_go(self, world: AzureWorld) -> None:
+        cloud = world.cloud()
+        (old,) = cloud.launch("spot-a", 1, token="op-13")
+        (kept,) = cloud.launch("spot-a", 1, token="op-14")
+        cloud.terminate(old.name)
+        assert cloud.launch("spot-a", 1, token="op-13") == ()
+        for one in world.sets.values():
+            one["properties"]["timeCreated"] = "2026-11-01T00:00:00+00:00"
+        cloud.launch("spot-a", 1, token="op-15")
+        assert sorted(one["tags"]["gpufleet-token"] for one in world.sets.values()) == ["op-14", "op-15"]
+        assert kept.name in world.running()
+
+
 class TestPrices:
     def test_spot_and_on_demand_of_the_retail_list(self, world: AzureWorld) -> None:
         world.prices |= {"ND96isr Low Priority": "19.66"}

@@ -26,20 +26,27 @@ LEAVES_WITHIN: Final = timedelta(minutes=5)
 
 
 def observe_clouds(fleet: Fleet) -> None:
-    """A cloud that cannot be asked keeps its last facts; the others are seen."""
+    """A cloud that cannot be asked keeps its last facts; the others are seen. Notices come first: they have the least time,
+    and what stands in their way keeps nothing else from being seen."""
     for name, cloud in sorted(fleet.clouds.items()):
-        try:
-            _observe(fleet, name, cloud)
-        except GpufleetError as e:
-            log.warning("cloud not seen", cloud=name, error=str(e))
+        for look in (_listen, _observe):
+            try:
+                look(fleet, name, cloud)
+            except GpufleetError as e:
+                log.warning("cloud not seen", cloud=name, error=str(e))
+
+
+def _listen(fleet: Fleet, name: str, cloud: Cloud) -> None:
+    notices = cloud.notices()
+    if not notices:
+        return
+    with fleet.database.write() as connection:
+        _hear(connection, notices, fleet.clock.now())
+    log.info("notices heard", cloud=name, notices=len(notices))
+    cloud.heard(notices)
 
 
 def _observe(fleet: Fleet, name: str, cloud: Cloud) -> None:
-    notices = cloud.notices()  # first: they have the least time
-    if notices:
-        with fleet.database.write() as connection:
-            _hear(connection, notices, fleet.clock.now())
-        cloud.heard(notices)
     offerings, instances = cloud.offerings(), cloud.instances()
     now = fleet.clock.now()
     with fleet.database.write() as connection:

@@ -116,6 +116,19 @@ def test_a_cloud_that_does_not_let_us_in_keeps_no_other_from_being_seen(fleet: F
         assert [o.name for o, _, _ in world.offerings(connection)] == ["there"]
 
 
+def test_a_queue_that_cannot_be_read_does_not_hide_what_is_sold(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Scripted(sold("there", "spot"))
+
+    def refused() -> tuple[InterruptionNotice, ...]:
+        raise NoAccess("sqs:ReceiveMessage")
+
+    monkeypatch.setattr(cloud, "notices", refused)
+    fleet.clouds["it"] = cloud
+    observe_clouds(fleet)
+    with fleet.database.read() as connection:
+        assert [o.name for o, _, _ in world.offerings(connection)] == ["there"]
+
+
 def test_a_notice_is_written_down_once_before_the_cloud_is_told_that_it_was_heard(fleet: Fleet) -> None:
     cloud = Scripted()
     fleet.clouds["it"] = cloud

@@ -19,7 +19,7 @@ from gpufleet.clouds.aws.prices import on_demand_quotes, spot_quotes
 from gpufleet.clouds.aws.reserving import Reservations
 from gpufleet.clouds.base import Block, Reservation
 from gpufleet.clouds.shop import Recent, Shop, check_ask, check_same, sale_named
-from gpufleet.errors import GpufleetError, NoCapacity, NotFound
+from gpufleet.errors import GpufleetError, NoCapacity, NotFound, UnderWay
 from gpufleet.model.capacity import CapacityType, Instance, InterruptionNotice, Offering
 from gpufleet.procurement.prices import Quote
 
@@ -119,7 +119,10 @@ class AwsCloud:
         if not names and said.get("Errors"):
             first = min(said["Errors"], key=lambda e: str(e.get("ErrorCode")))
             raise error_of(self.name, str(first.get("ErrorCode")), str(first.get("ErrorMessage", "")))
-        return self._raw("instance-id", names) if names else []
+        raw = self._raw("instance-id", names) if names else []
+        if len(raw) < len(names):
+            raise UnderWay(f"Cloud {self.name} does not show all of {', '.join(names)} yet.", retry_after=2.0)
+        return raw
 
     def _return(self, raw: list[dict[str, Any]], sale: AwsSale, count: int) -> None:
         names = [one["InstanceId"] for one in raw]

@@ -23,6 +23,7 @@ STATES: Final = {"Creating": "pending", "Updating": "ready", "Succeeded": "ready
 """Azure's words for a machine's provisioning; every other one is an end."""
 AT_WORK: Final = ("Creating", "Updating", "Migrating")
 LOOK_EVERY: Final = 0.5
+TOKEN_IS_ASKED_FOR: Final = timedelta(days=1)
 AT_ITS_START: Final = timedelta(minutes=15)
 """A gang that is not whole so soon after its launch never was."""
 
@@ -57,7 +58,9 @@ class AzureCloud:
             )
         if found.properties.provisioning_state == "Failed":
             self._return(found.name, self._why_failed(found.name))
-        return self._whole(found, sale, count)
+        whole = self._whole(found, sale, count)
+        self._sweep()
+        return whole
 
     def instances(self) -> tuple[Instance, ...]:
         return self._running.get()
@@ -122,8 +125,7 @@ class AzureCloud:
 
     def _whole(self, found: Any, sale: AzureSale, count: int) -> tuple[Instance, ...]:
         members = [i for i in self._look() if i.token == dict(found.tags)[TOKEN]]
-        created = found.properties.time_created
-        long_ago = created is not None and self._clock.now() - created > AT_ITS_START
+        long_ago = found.properties.time_created is not None and self._age(found) > AT_ITS_START
         if len(members) == count or not members or long_ago:
             return tuple(members)
         self._return(
@@ -131,14 +133,27 @@ class AzureCloud:
         )
         raise AssertionError("unreachable")
 
+    def _sweep(self) -> None:
+        """A set whose machines are gone still answers for its token; after a day nobody asks any more."""
+        sets = [raw for raw in self._listed("virtual_machine_scale_sets") if self._is_ours(raw)]
+        old = [raw for raw in sets if raw.properties.time_created and self._age(raw) > TOKEN_IS_ASKED_FOR]
+        held = {i.token for i in self._look()} if old else set()
+        for raw in old:
+            if dict(raw.tags).get(TOKEN) not in held:
+                self._delete_set(raw.name)
+
+    def _age(self, raw: Any) -> timedelta:
+        created: datetime = raw.properties.time_created
+        return self._clock.now() - created
+
+    def _delete_set(self, name: str) -> None:
+        sets = self._client.virtual_machine_scale_sets
+        self._delete(lambda: sets.begin_delete(self._group, name, force_deletion=True, polling=False))
+
     def _return(self, name: str, why: GpufleetError) -> None:
         """The whole set goes; raises `why`, or NoCapacity naming the set that could not be deleted."""
         try:
-            self._delete(
-                lambda: self._client.virtual_machine_scale_sets.begin_delete(
-                    self._group, name, force_deletion=True, polling=False
-                )
-            )
+            self._delete_set(name)
         except GpufleetError as e:
             left = ", ".join(i.name for i in self._look() if i.name.startswith(name)) or name
             raise NoCapacity(f"{why}; {left} could not be given back and will be: {e}") from None

@@ -68,8 +68,10 @@ class AwsCloud:
         return self._running.get()
 
     def terminate(self, name: str) -> None:
-        self._running.forget()
-        self._give_back([name])
+        try:
+            self._give_back([name])
+        finally:
+            self._running.forget()
 
     def notices(self) -> tuple[InterruptionNotice, ...]:
         return self._queue.notices() if self._config.queue_url else ()

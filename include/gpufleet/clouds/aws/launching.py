@@ -13,7 +13,6 @@ from gpufleet.model.capacity import CapacityType
 FLEET: Final = "gpufleet:fleet"
 TOKEN: Final = "gpufleet:token"
 OFFERING: Final = "gpufleet:offering"
-PAID_BY: Final = "gpufleet"
 
 
 def tags(config: AwsConfig, sale: AwsSale, token: str) -> list[dict[str, str]]:

@@ -66,10 +66,11 @@ class AzureCloud:
         return self._running.get()
 
     def terminate(self, name: str) -> None:
-        self._running.forget()
-        self._delete(
-            lambda: self._client.virtual_machines.begin_delete(self._group, name, force_deletion=True, polling=False)
-        )
+        machines = self._client.virtual_machines
+        try:
+            self._delete(lambda: machines.begin_delete(self._group, name, force_deletion=True, polling=False))
+        finally:
+            self._running.forget()
 
     def notices(self) -> tuple[InterruptionNotice, ...]:
         """None from outside: scheduled events are told to the machine itself, where the node agent hears them."""

@@ -64,9 +64,11 @@ class GcpCloud:
 
     def terminate(self, name: str) -> None:
         found = next((raw for raw in self._raw(f'name="{name}"') if raw.name == name), None)
-        self._running.forget()
-        if found is not None:
-            self._delete(_zone(found), name)
+        try:
+            if found is not None:
+                self._delete(_zone(found), name)
+        finally:
+            self._running.forget()
 
     def notices(self) -> tuple[InterruptionNotice, ...]:
         """Preemptions under way: the operation begins with the 30 s warning. What the node hears comes sooner."""

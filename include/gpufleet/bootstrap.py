@@ -222,10 +222,12 @@ def _alike(
     world: RealCloud, sales: tuple[Any, ...], settings: Settings, environment: Mapping[str, str]
 ) -> dict[str, Any]:
     """What every real cloud is told beside its own keys."""
+    from gpufleet.clouds.shop import twins
     from gpufleet.formats.price_list import load_price_list, quotes_of
 
     listed = load_price_list(settings.home / world.prices) if world.prices else ()
-    quotes = quotes_of(listed, tuple(sale.offering for sale in sales))
+    sold = tuple(sale.offering for sale in sales)
+    quotes = quotes_of(listed, (*sold, *twins(sold)))
     join = _join(world.join, settings.home, environment) if world.join is not None else None
     return {"fleet": settings.file.fleet, "sales": sales, "listed_prices": quotes, "join": join}
 

@@ -154,6 +154,12 @@ class TestPrices:
         found = {o.name: (o.price, o.available) for o in world.cloud(*sold).offerings()}
         assert found == {"spot-a": (Fraction("12.1"), True), "o": (Fraction("98.32"), True)}
 
+    @pytest.mark.parametrize("price", ["98.32", "120", "3"])
+    def test_spot_is_compared_with_on_demand_also_where_that_is_not_sold(self, world: AzureWorld, price: str) -> None:
+        world.prices["ND96isr Spot"] = price
+        (found,) = world.cloud().offerings()
+        assert (found.name, found.available) == ("spot-a", False)
+
     def test_two_prices_for_one_thing_are_none(self, world: AzureWorld) -> None:
         world.prices |= {"ND96isr v2 Spot": "13.00"}
         (found,) = world.cloud().offerings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Generic, TypeVar
@@ -12,7 +13,7 @@ import structlog
 
 from gpufleet.clock import Clock
 from gpufleet.errors import Invalid, NotFound, Refused
-from gpufleet.model.capacity import Instance, Offering
+from gpufleet.model.capacity import CapacityType, Instance, Offering
 from gpufleet.procurement.prices import Quote, priced
 
 log = structlog.get_logger()
@@ -20,6 +21,17 @@ T = TypeVar("T")
 
 Source = Callable[[], tuple[Quote, ...]]
 """Where prices come from; asked as often as they are refreshed."""
+
+
+def twins(sold: Iterable[Offering]) -> tuple[Offering, ...]:
+    """For each spot offering the same machine on demand, where that is not sold as well: its price is only compared with."""
+    offerings = tuple(sold)
+    there = {(o.region, o.instance_type) for o in offerings if o.capacity is CapacityType.ON_DEMAND}
+    spot = (o for o in offerings if o.capacity is CapacityType.SPOT and (o.region, o.instance_type) not in there)
+    found = {(o.region, o.instance_type): o for o in sorted(spot, key=lambda o: o.name, reverse=True)}
+    return tuple(
+        replace(o, name=f"{o.name}/on-demand", capacity=CapacityType.ON_DEMAND) for _, o in sorted(found.items())
+    )
 
 
 class Recent(Generic[T]):
@@ -54,7 +66,8 @@ class Shop:
         return self._quotes.get()
 
     def offerings(self) -> tuple[Offering, ...]:
-        found = priced(self._sold, self.quotes(), self._clock.now())
+        compared = (*self._sold, *twins(self._sold))
+        found = priced(compared, self.quotes(), self._clock.now())[: len(self._sold)]
         doubts = {f"{offering.name}: {doubt.doubt}, {doubt.detail}" for offering, doubt in found if doubt is not None}
         for new in sorted(doubts - self._told):
             log.warning("a price is not used to buy", price=new)

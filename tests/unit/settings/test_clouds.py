@@ -95,6 +95,15 @@ def test_zones_are_told_apart_across_clouds(tmp_path: Path) -> None:
     assert float(offering.price) == 14.55
 
 
+def test_a_listed_on_demand_price_judges_spot_that_is_sold_alone(tmp_path: Path) -> None:
+    listed = PRICES.replace("us-east-1,p5", "westus,p5")
+    on_demand = listed.splitlines()[1].replace("spot,14.55", "on-demand,14.55")
+    (tmp_path / "prices.csv").write_text(f"{listed}{on_demand}\n")
+    fleet = bootstrap(load_settings(home(tmp_path, {**AZURE, "prices": "prices.csv"}), {}))
+    (offering,) = fleet.clouds["west"].offerings()
+    assert not offering.available  # no discount, no capacity
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     {

@@ -11,6 +11,7 @@ from typing import Any, Final
 from gpufleet.clouds.asking import Asking
 from gpufleet.clouds.aws.clients import Clients
 from gpufleet.clouds.aws.config import AwsConfig
+from gpufleet.clouds.shop import twins
 from gpufleet.model.capacity import CapacityType, Offering
 from gpufleet.procurement.prices import Quote
 
@@ -53,8 +54,9 @@ def _price(text: str | None) -> Fraction | None:
 
 
 def on_demand_quotes(config: AwsConfig, clients: Clients, asking: Asking, now: datetime) -> tuple[Quote, ...]:
-    """List prices of what is sold on demand, shared tenancy, Linux."""
-    offerings = [s.offering for s in config.sales if s.offering.capacity is CapacityType.ON_DEMAND]
+    """List prices of what is sold on demand, and of what spot is compared with: shared tenancy, Linux."""
+    sold = [sale.offering for sale in config.sales]
+    offerings = [o for o in (*sold, *twins(sold)) if o.capacity is CapacityType.ON_DEMAND]
     found = {
         kind: _listed(config, clients, asking, kind)
         for kind in sorted({offering.instance_type for offering in offerings})

@@ -12,6 +12,7 @@ import httpx
 from gpufleet.clouds.asking import ANSWER_SECONDS, Asking
 from gpufleet.clouds.azure.config import AzureConfig
 from gpufleet.clouds.base import NotAnswered
+from gpufleet.clouds.shop import twins
 from gpufleet.model.capacity import CapacityType, Offering
 from gpufleet.procurement.prices import Quote
 
@@ -24,7 +25,8 @@ NOT_OURS: Final = ("Windows", "Low Priority")
 def retail_quotes(config: AzureConfig, asking: Asking, now: datetime) -> tuple[Quote, ...]:
     """Spot and on-demand prices of what is sold, Linux, pay as you go."""
     priced = (CapacityType.SPOT, CapacityType.ON_DEMAND)
-    offerings = [sale.offering for sale in config.sales if sale.offering.capacity in priced]
+    sold = [sale.offering for sale in config.sales]
+    offerings = [offering for offering in (*sold, *twins(sold)) if offering.capacity in priced]
     found: dict[str, list[Mapping[str, Any]]] = {}
     for kind in sorted({offering.instance_type for offering in offerings}):
         found[kind] = asking.ask(lambda kind=kind: list(_items(config, kind)))  # type: ignore[misc]

@@ -61,5 +61,5 @@ class Asking:
 
     def _wait(self, state: RetryCallState) -> float:
         """Twice as long each time, and by chance between half and all of it: many callers do not come back at once."""
-        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (state.attempt_number - 1))
+        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(state.attempt_number - 1, 16))
         return longest * self.chance.uniform(0.5, 1.0)

@@ -8,7 +8,7 @@ UV := $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-bench demo up test ci check lint types layers fast bench bench-pages bench-speed test-long plane test-kubernetes clean
+.PHONY: help setup setup-dev setup-bench setup-clouds demo up test ci check lint types layers fast bench bench-pages bench-speed test-long plane test-kubernetes clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -28,7 +28,7 @@ $(VENV)/.runtime: $(VENV)/.tools requirements.txt pyproject.toml
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.bench requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.bench $(VENV)/.clouds requirements-dev.txt
 	@echo "installing what the tests need"
 	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.txt
 	@touch $@
@@ -38,9 +38,15 @@ $(VENV)/.bench: $(VENV)/.runtime requirements-bench.txt
 	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-bench.txt
 	@touch $@
 
+$(VENV)/.clouds: $(VENV)/.runtime requirements-clouds.txt
+	@echo "installing what buys machines in AWS, Google Cloud and Azure"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-clouds.txt
+	@touch $@
+
 setup: $(VENV)/.runtime ## .venv from the committed lock, with gpufleet in .venv/bin
 setup-dev: $(VENV)/.dev ## setup, plus what the tests need
 setup-bench: $(VENV)/.bench ## setup, plus what draws the benchmarks' charts
+setup-clouds: $(VENV)/.clouds ## setup, plus what buys machines in AWS, Google Cloud and Azure
 
 ON_CLUSTER = $(if $(CLUSTER),--cluster $(CLUSTER))
 NEEDS_PLANE = $(if $(filter kubernetes,$(CLUSTER)),plane)

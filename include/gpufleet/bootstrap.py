@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from gpufleet.clock import SystemClock
 from gpufleet.clouds.base import Cloud
 from gpufleet.clusters.base import Cluster
+from gpufleet.errors import Invalid
+from gpufleet.model.capacity import Offering
 from gpufleet.services.fleet import Fleet
 from gpufleet.settings import (
     Settings,
@@ -20,10 +23,21 @@ from gpufleet.settings import (
     recovery_policy,
     scheduling_policy,
 )
+from gpufleet.settings.clouds import (
+    AnyCloud,
+    AwsWorld,
+    AzureWorld,
+    GcpWorld,
+    JoinEntry,
+    RealCloud,
+    SaleEntry,
+    facts_of,
+)
 from gpufleet.settings.worlds import KubernetesWorld, SandboxWorld
 from gpufleet.store.database import BUSY_SECONDS, Database
 
 if TYPE_CHECKING:
+    from gpufleet.clouds.joining import Join
     from gpufleet.clusters.kubernetes.access import Access
     from gpufleet.clusters.kubernetes.api import Api
     from gpufleet.clusters.kubernetes.config import PodConfig
@@ -55,7 +69,7 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS, connections
         home=settings.home,
         database=Database(settings.database_url, patience=patience),
         clusters={w.name: _cluster(w, settings, connections) for w in file.clusters},
-        clouds={w.name: _cloud(w, settings.home) for w in file.clouds},
+        clouds={w.name: _cloud(w, settings, os.environ) for w in file.clouds},
         clock=SystemClock(),
         checkpoints_url=settings.checkpoints_url,
         scheduling=scheduling_policy(file),
@@ -153,7 +167,103 @@ def seeing_of(world: KubernetesWorld) -> SeeingConfig:
     )
 
 
-def _cloud(world: SandboxWorld, home: Path) -> Cloud:
-    from gpufleet.clouds.sandbox import SandboxCloud
+def _cloud(world: AnyCloud, settings: Settings, environment: Mapping[str, str]) -> Cloud:
+    """Each SDK is loaded where its cloud is first asked: a fleet pays only for what it uses."""
+    if isinstance(world, SandboxWorld):
+        from gpufleet.clouds.sandbox import SandboxCloud
 
-    return SandboxCloud(home, world.name)
+        return SandboxCloud(settings.home, world.name)
+    if isinstance(world, AwsWorld):
+        cloud = _aws(world, settings, environment)
+    elif isinstance(world, GcpWorld):
+        cloud = _gcp(world, settings, environment)
+    else:
+        cloud = _azure(world, settings, environment)
+    if not world.dry_run:
+        return cloud
+    from gpufleet.clouds.dry import DryCloud
+
+    return DryCloud(cloud)
+
+
+def _aws(world: AwsWorld, settings: Settings, environment: Mapping[str, str]) -> Cloud:
+    from gpufleet.clouds.aws.cloud import AwsCloud
+    from gpufleet.clouds.aws.config import AwsConfig, AwsSale
+    from gpufleet.clouds.credentials import aws_session, connection_named
+
+    sales = tuple(
+        AwsSale(_offering(world.name, world.region, o), **facts_of(o, *SaleEntry.model_fields)) for o in world.offerings
+    )
+    found = aws_session(connection_named(world.connection, environment)) if world.connection else {}
+    told = facts_of(world, *_APART)
+    return AwsCloud(AwsConfig(**told, **_alike(world, sales, settings, environment), credentials=found), SystemClock())
+
+
+def _gcp(world: GcpWorld, settings: Settings, environment: Mapping[str, str]) -> Cloud:
+    from gpufleet.clouds.credentials import connection_named, gcp_key
+    from gpufleet.clouds.gcp.cloud import GcpCloud
+    from gpufleet.clouds.gcp.config import GcpConfig, GcpSale, Nic
+
+    sales = []
+    for entry in world.offerings:
+        nics = tuple(Nic(**facts_of(nic)) for nic in entry.nics)
+        offering = _offering(world.name, entry.zone.rpartition("-")[0], entry)
+        sales.append(GcpSale(offering, nics=nics, **facts_of(entry, "nics", *SaleEntry.model_fields)))
+    found = gcp_key(connection_named(world.connection, environment)) if world.connection else None
+    told = facts_of(world, *_APART)
+    alike = _alike(world, tuple(sales), settings, environment)
+    return GcpCloud(GcpConfig(**told, **alike, credentials=found), SystemClock())
+
+
+def _azure(world: AzureWorld, settings: Settings, environment: Mapping[str, str]) -> Cloud:
+    from gpufleet.clouds.azure.cloud import AzureCloud
+    from gpufleet.clouds.azure.config import RETAIL_PRICES, AzureConfig, AzureSale
+    from gpufleet.clouds.credentials import azure_secret, connection_named
+
+    sales = tuple(
+        AzureSale(_offering(world.name, world.region, o), **facts_of(o, *SaleEntry.model_fields))
+        for o in world.offerings
+    )
+    found = azure_secret(connection_named(world.connection, environment)) if world.connection else {}
+    told = facts_of(world, "retail_prices", *_APART)
+    told["retail_prices"] = RETAIL_PRICES if world.retail_prices is None else world.retail_prices
+    return AzureCloud(
+        AzureConfig(**told, **_alike(world, sales, settings, environment), credentials=found), SystemClock()
+    )
+
+
+_APART: Final = ("kind", "dry_run", "connection", "join", "prices", "offerings")
+"""Keys of a cloud that its own configuration does not have under that name."""
+
+
+def _alike(
+    world: RealCloud, sales: tuple[Any, ...], settings: Settings, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """What every real cloud is told beside its own keys."""
+    from gpufleet.clouds.shop import twins
+    from gpufleet.formats.price_list import load_price_list, quotes_of
+
+    listed = load_price_list(settings.home / world.prices) if world.prices else ()
+    sold = tuple(sale.offering for sale in sales)
+    quotes = quotes_of(listed, (*sold, *twins(sold)))
+    join = _join(world.join, settings.home, environment) if world.join is not None else None
+    return {"fleet": settings.file.fleet, "sales": sales, "listed_prices": quotes, "join": join}
+
+
+def _join(entry: JoinEntry, home: Path, environment: Mapping[str, str]) -> Join:
+    from gpufleet.clouds.joining import BUILT_IN, Join, built_in
+
+    file = home / entry.template
+    if entry.template not in BUILT_IN and not file.is_file():
+        raise Invalid(f"{file} is missing; `join.template` is a file or one of {', '.join(BUILT_IN)}.")
+    text = built_in(entry.template) if entry.template in BUILT_IN else file.read_text()
+    told = facts_of(entry, "template", "secret_variable", "labels")
+    secret = environment.get(entry.secret_variable, "")
+    return Join(template=text, secret=secret, labels=tuple(sorted(entry.labels.items())), **told)
+
+
+def _offering(cloud: str, region: str, entry: SaleEntry) -> Offering:
+    """Its price is told by the cloud's sources; a zone without a name of its own is one of its region."""
+    zone = f"{region}-{entry.zone}" if entry.zone.isdigit() else entry.zone or region
+    told = {name: getattr(entry, name) for name in SaleEntry.model_fields if name != "zone"}
+    return Offering(cloud=cloud, region=region, zone=zone, price=Fraction(0), position=(zone,), **told)

@@ -12,6 +12,7 @@ LOCKS = (
     "requirements.txt",
     "requirements-dev.txt",
     "requirements-bench.txt",
+    "requirements-clouds.txt",
     "tools/uv.txt",
     "tools/kubernetes/go.txt",
 )
@@ -59,6 +60,14 @@ def test_what_draws_charts_has_a_lock_of_its_own_that_moves_nothing_else() -> No
     runtime, bench = pins("requirements.txt"), pins("requirements-bench.txt")
     assert {a.partition("==")[0] for a in asked} == bench.keys() - runtime.keys()
     assert {n: (v, bench[n]) for n, v in runtime.items() if n in bench and bench[n] != v} == {}
+
+
+def test_what_buys_in_clouds_has_a_lock_of_its_own_that_moves_nothing_else() -> None:
+    asked = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["clouds"]
+    clouds = pins("requirements-clouds.txt")
+    assert {a.partition("==")[0] for a in asked} <= clouds.keys()
+    for other in (pins("requirements.txt"), pins("requirements-dev.txt")):
+        assert {n: (v, other[n]) for n, v in clouds.items() if n in other and other[n] != v} == {}
 
 
 def test_no_lock_names_a_registry() -> None:

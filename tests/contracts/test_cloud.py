@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC
+from datetime import UTC, timedelta
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 import pytest
+from tests.aws_worlds import AwsWorld, aws_world
+from tests.azure_worlds import AzureWorld, azure_world
+from tests.gcp_worlds import GcpWorld, gcp_world
 from tests.sandboxes import eventually, running_sandbox
 
 from gpufleet.clouds.base import Cloud
 from gpufleet.clouds.sandbox import SandboxCloud
 from gpufleet.clusters.base import Cluster
 from gpufleet.clusters.sandbox import SandboxCluster
-from gpufleet.errors import NoCapacity, NotFound, Temporary
+from gpufleet.errors import Invalid, NoCapacity, NotFound, Refused, Temporary
 from gpufleet.model.capacity import CapacityType, Instance
 
 _numbers = count(1)
@@ -79,7 +82,63 @@ class _Sandbox:
             yield cls(home)
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[CloudKind]]] = {"sandbox": _Sandbox.open}
+class _Aws:
+    """moto's EC2 with a small stock before it, through real boto3."""
+
+    offering, stock = "spot-a", 3
+    cluster: Cluster | None = None
+
+    def __init__(self, world: AwsWorld) -> None:
+        self.cloud: Cloud = world.cloud()
+        self.unreachable: Cloud = world.cloud(patience=0.0, endpoint_url="http://127.0.0.1:9")
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Path) -> Iterator[CloudKind]:
+        with aws_world(stock=cls.stock, answers=quiet_reservations()) as world:
+            yield cls(world)
+
+
+class _Gcp:
+    """A small Compute Engine, through the real SDK."""
+
+    offering, stock = "spot-a", 3
+    cluster: Cluster | None = None
+
+    def __init__(self, world: GcpWorld) -> None:
+        self.cloud: Cloud = world.cloud()
+        self.unreachable: Cloud = world.cloud(patience=0.0, endpoint="http://127.0.0.1:9")
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Path) -> Iterator[CloudKind]:
+        with gcp_world(stock=cls.stock) as world:
+            yield cls(world)
+
+
+class _Azure:
+    """A small Resource Manager, through the real SDK."""
+
+    offering, stock = "spot-a", 3
+    cluster: Cluster | None = None
+
+    def __init__(self, world: AzureWorld) -> None:
+        self.cloud: Cloud = world.cloud()
+        self.unreachable: Cloud = world.cloud(patience=0.0, endpoint="http://127.0.0.1:9")
+
+    @classmethod
+    @contextmanager
+    def open(cls, home: Path) -> Iterator[CloudKind]:
+        with azure_world(stock=cls.stock) as world:
+            yield cls(world)
+
+
+KINDS: dict[str, Callable[[Path], AbstractContextManager[CloudKind]]] = {
+    "sandbox": _Sandbox.open,
+    "aws": _Aws.open,
+    "gcp": _Gcp.open,
+    "azure": _Azure.open,
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -98,8 +157,17 @@ def token(kind: CloudKind) -> Iterator[str]:
             kind.cloud.terminate(instance.name)
 
 
+def quiet_reservations() -> dict[str, str]:
+    return {"DescribeCapacityReservations": "<capacityReservationSet/>"}
+
+
 def seen(kind: CloudKind, name: str) -> Instance:
     return next(instance for instance in kind.cloud.instances() if instance.name == name)
+
+
+def is_gone(kind: CloudKind, name: str) -> bool:
+    """A cloud tells of an ended machine for a while, or forgets it at once."""
+    return all(instance.state == "terminated" for instance in kind.cloud.instances() if instance.name == name)
 
 
 class TestOfferings:
@@ -108,6 +176,14 @@ class TestOfferings:
         assert (offering.name, offering.cloud, offering.currency) == (kind.offering, kind.cloud.name, "USD")
         assert (offering.model, offering.gpus, offering.capacity) == ("H100-80", 8, CapacityType.SPOT)
         assert (offering.price, offering.available) == (Fraction(121, 10), True)
+
+    def test_every_price_tells_where_it_comes_from_and_how_long_it_holds(self, kind: CloudKind) -> None:
+        quotes = {quote.offering: quote for quote in kind.cloud.prices()}
+        quote = quotes[kind.offering]
+        assert (quote.price, quote.currency) == (Fraction(121, 10), "USD")
+        assert quote.source
+        assert quote.fetched_at.tzinfo is UTC
+        assert quote.valid_for > timedelta(0)
 
     def test_nobody_there_is_temporary(self, kind: CloudKind) -> None:
         with pytest.raises(Temporary):
@@ -142,6 +218,17 @@ class TestLaunch:
             kind.cloud.launch(kind.offering, kind.stock + 1, token=token)
         assert len(kind.cloud.launch(kind.offering, 1, token=token)) == 1
 
+    def test_a_token_buys_one_thing(self, kind: CloudKind, token: str) -> None:
+        kind.cloud.launch(kind.offering, 2, token=token)
+        with pytest.raises(Refused):
+            kind.cloud.launch(kind.offering, 1, token=token)
+        assert len([i for i in kind.cloud.instances() if i.token == token and i.state != "terminated"]) == 2
+
+    @pytest.mark.parametrize(("count", "asked_with"), [(0, "op"), (1, "")])
+    def test_a_launch_needs_a_count_and_a_token(self, kind: CloudKind, count: int, asked_with: str) -> None:
+        with pytest.raises(Invalid):
+            kind.cloud.launch(kind.offering, count, token=asked_with)
+
     def test_what_is_not_sold_is_not_found(self, kind: CloudKind, token: str) -> None:
         with pytest.raises(NotFound):
             kind.cloud.launch("no-such-offering", 1, token=token)
@@ -151,20 +238,40 @@ class TestLaunch:
             kind.unreachable.launch(kind.offering, 1, token="t")
 
 
+class TestPositions:
+    def test_of_nothing_nothing_is_told(self, kind: CloudKind) -> None:
+        assert kind.cloud.positions(()) == {}
+
+
+class TestNotices:
+    def test_quiet_weather_announces_nothing(self, kind: CloudKind) -> None:
+        assert kind.cloud.notices() == ()
+        kind.cloud.heard(())
+
+
+class TestReservations:
+    def test_what_was_never_reserved_is_not_there_and_its_end_is_done(self, kind: CloudKind) -> None:
+        assert kind.cloud.reservations() == ()
+        kind.cloud.cancel("cr-00000000")
+
+
 class TestTerminate:
-    def test_it_goes_and_is_told_of_for_a_while(self, kind: CloudKind, token: str) -> None:
+    def test_it_goes_and_is_told_of_as_ended_or_not_any_more(self, kind: CloudKind, token: str) -> None:
         (bought,) = kind.cloud.launch(kind.offering, 1, token=token)
         for _ in range(2):
             kind.cloud.terminate(bought.name)
-        eventually(lambda: seen(kind, bought.name).state == "terminated")
+        eventually(lambda: is_gone(kind, bought.name))
         if kind.cluster is not None:
             assert bought.name not in {node.name for node in kind.cluster.observe().nodes}
 
-    def test_its_token_still_finds_it(self, kind: CloudKind, token: str) -> None:
+    def test_its_token_buys_nothing_new(self, kind: CloudKind, token: str) -> None:
         (bought,) = kind.cloud.launch(kind.offering, 1, token=token)
         kind.cloud.terminate(bought.name)
-        (again,) = kind.cloud.launch(kind.offering, 1, token=token)
-        assert again.name == bought.name
+        eventually(lambda: is_gone(kind, bought.name))
+        again = kind.cloud.launch(kind.offering, 1, token=token)
+        assert {instance.name for instance in again} <= {bought.name}
+        assert {instance.state for instance in again} <= {"terminated"}
+        assert is_gone(kind, bought.name)
 
     def test_one_that_was_never_there_is_done(self, kind: CloudKind) -> None:
         kind.cloud.terminate("i-00000000")

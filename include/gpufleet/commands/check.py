@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from gpufleet.clouds.base import Cloud
 from gpufleet.commands.live import show
 from gpufleet.errors import GpufleetError
 from gpufleet.model.capacity import CapacityType
@@ -76,7 +77,13 @@ def _worlds(fleet: Fleet) -> Iterator[Finding]:
     for name, cluster in sorted(fleet.clusters.items()):
         yield _try(f"cluster {name}", lambda c=cluster: f"{len(c.observe().nodes)} nodes")  # type: ignore[misc]  # bound now
     for name, cloud in sorted(fleet.clouds.items()):
-        yield _try(f"cloud {name}", lambda c=cloud: f"{len(c.offerings())} offerings")  # type: ignore[misc]  # bound now
+        yield _try(f"cloud {name}", lambda c=cloud: _sold(c))  # type: ignore[misc]  # bound now
+
+
+def _sold(cloud: Cloud) -> str:
+    offerings = cloud.offerings()
+    for_sale = sum(offering.available for offering in offerings)
+    return f"{len(offerings)} offerings" + (f", {for_sale} of them for sale" if for_sale < len(offerings) else "")
 
 
 def _quota(fleet: Fleet, queues: tuple[Queue, ...]) -> Iterator[Finding]:

@@ -15,15 +15,17 @@ from typing import Final
 import structlog
 from sqlalchemy import Connection
 
+from gpufleet.clouds.base import QuotaReached
 from gpufleet.clusters.base import GangSpec
 from gpufleet.clusters.handed import Handed
 from gpufleet.errors import GpufleetError, NoCapacity, Refused, Temporary, UnderWay
 from gpufleet.lifecycle.machine import NothingRuns
+from gpufleet.model.capacity import CapacityType, Offering
 from gpufleet.model.hardware import MigInstance
 from gpufleet.services.advance import advance
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.gang import gang_specs
-from gpufleet.store import jobs, operations, tenancy, world
+from gpufleet.store import jobs, ledger, operations, tenancy, world
 from gpufleet.store.jobs import AttemptRow
 from gpufleet.store.operations import Operation
 
@@ -39,6 +41,8 @@ MAX_TRIES: Final = 20
 MAY_BE_GIVEN_UP: Final = ("launch", "save", "buy", "repartition")
 """Something else follows when these fail. A stop or a release that is given up would hold places, and cost, for ever."""
 AVOID_AFTER_NO_CAPACITY: Final = timedelta(minutes=10)
+AVOID_AFTER_QUOTA: Final = timedelta(hours=1)
+"""A quota is raised by people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def _failed(fleet: Fleet, operation: Operation, token: str, error: Exception) ->
         if operation.kind == "launch":
             _launch_failed(fleet, connection, operation, error, now)
         if operation.kind == "buy":
-            world.avoid_offering(connection, operation.args["offering"], now + AVOID_AFTER_NO_CAPACITY)
+            _purchase_failed(connection, operation, error, now)
 
 
 def _launch_failed(fleet: Fleet, connection: Connection, operation: Operation, error: Exception, now: datetime) -> None:
@@ -159,6 +163,24 @@ def _launch_failed(fleet: Fleet, connection: Connection, operation: Operation, e
         own = not isinstance(error, Temporary | Refused)  # it can never start: that is counted
         advance(connection, fleet, job, NothingRuns(f"could not start: {error}", own=own), now)
         jobs.change(connection, job, not_before=now + wait)
+
+
+def _purchase_failed(connection: Connection, operation: Operation, error: Exception, now: datetime) -> None:
+    """The offering is left alone for a while; at a reached quota all that draw on the same one."""
+    tried = operation.args["offering"]
+    ledger.audit(connection, now, "procurement", "not-bought", tried, str(error))
+    if not isinstance(error, QuotaReached):
+        world.avoid_offering(connection, tried, now + AVOID_AFTER_NO_CAPACITY)
+        return
+    sold = {offering.name: offering for offering, _, _ in world.offerings(connection)}
+    quota = {_quota_of(offering) for name, offering in sold.items() if name == tried}
+    for name in {tried} | {name for name, offering in sold.items() if _quota_of(offering) in quota}:
+        world.avoid_offering(connection, name, now + AVOID_AFTER_QUOTA)
+
+
+def _quota_of(offering: Offering) -> tuple[str, str, CapacityType]:
+    """Accounts have quotas by region, for spot apart from the rest."""
+    return offering.cloud, offering.region, offering.capacity
 
 
 # ------------------------------------------------------------------ the effects

@@ -20,6 +20,7 @@ from gpufleet.services.advance import advance_all, operation_name
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.hand_over import follow, handed_jobs, placed_at, taken_off
 from gpufleet.services.idle_gpus import note_use
+from gpufleet.services.look_at_clouds import observe_clouds, told_to_leave
 from gpufleet.services.meter import meter_nodes, meter_pods
 from gpufleet.services.progress import read_progress
 from gpufleet.store import jobs, leases, memory, operations, places, world
@@ -53,24 +54,13 @@ def observe(fleet: Fleet) -> tuple[Observation, ...]:
             _record(connection, fleet, seen, said)
             progress.write(connection)
         looks.append(seen)
-    _observe_clouds(fleet)
+    observe_clouds(fleet)
     return tuple(looks)
-
-
-def _observe_clouds(fleet: Fleet) -> None:
-    for name, cloud in sorted(fleet.clouds.items()):
-        try:
-            offerings, instances = cloud.offerings(), cloud.instances()
-        except Temporary as e:
-            log.warning("cloud not seen", cloud=name, error=str(e))
-            continue
-        with fleet.database.write() as connection:
-            world.put_offerings(connection, name, offerings, fleet.clock.now())
-            world.put_instances(connection, name, instances, fleet.clock.now())
 
 
 def _record(connection: Connection, fleet: Fleet, seen: Observation, said: PeaksSaid) -> None:
     now = fleet.clock.now()
+    seen = told_to_leave(connection, seen, now)
     meter_nodes(connection, seen, now)
     if world.put_nodes(connection, seen.cluster, seen.nodes, now):
         leases.touch(connection)

@@ -24,6 +24,7 @@ from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
 from gpufleet.procurement.guards import Guards
 from gpufleet.settings.buying import Buying, buying_of, guards_of
+from gpufleet.settings.clouds import REAL_KINDS, CloudWorld
 from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
 from gpufleet.units import GpuAmount
 
@@ -63,7 +64,7 @@ class FleetFile(Strict):
     version: Literal[1]
     fleet: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     clusters: tuple[ClusterWorld, ...]
-    clouds: tuple[SandboxWorld, ...] = ()
+    clouds: tuple[CloudWorld, ...] = ()
     checkpoints: Checkpoints = Checkpoints()
     scheduling: Scheduling = Scheduling()
     buying: Buying = Buying()
@@ -77,6 +78,7 @@ class FleetFile(Strict):
             _once(what, [world.name for world in worlds])
             if sum(world.kind == "sandbox" for world in worlds) > 1:
                 raise ValueError(f"there is one sandbox in a home, so at most one {what} of that kind")
+        _once("offering", [o.name for w in self.clouds if not isinstance(w, SandboxWorld) for o in w.offerings])
         return self
 
 
@@ -244,7 +246,9 @@ def _load(path: Path, kind: type[M]) -> M:
 
 def _key(loc: tuple[int | str, ...], *, without_kind: bool) -> str:
     """As a person finds it in the file: pydantic also names the kind of world whose keys were tried."""
-    return ".".join(str(part) for part in (*(p for p in loc if p not in KINDS), *(["kind"] if without_kind else [])))
+    return ".".join(
+        str(part) for part in (*(p for p in loc if p not in (*KINDS, *REAL_KINDS)), *(["kind"] if without_kind else []))
+    )
 
 
 def _amounts(amounts: Amounts) -> tuple[tuple[str, GpuAmount], ...]:

@@ -152,6 +152,11 @@ def instances_since(connection: Connection, since: datetime) -> tuple[Row[Any], 
     return tuple(connection.execute(select(t.instance).where(there).order_by(i.name)))
 
 
+def end_instance(connection: Connection, name: str, now: datetime) -> None:
+    """Its cloud does not show it any more."""
+    connection.execute(update(t.instance).where(t.instance.c.name == name).values(state="terminated", ended_at=now))
+
+
 def hear(connection: Connection, notice: InterruptionNotice, now: datetime) -> bool:
     """Write a notice down once; True when it is new."""
     if connection.execute(select(t.interruption.c.id).where(t.interruption.c.id == notice.id)).first():
@@ -183,6 +188,12 @@ def interruption(connection: Connection, notice: str) -> Row[Any] | None:
 def note_resumed(connection: Connection, notice: str, now: datetime) -> None:
     """Everyone it struck runs again, or has ended."""
     connection.execute(update(t.interruption).where(t.interruption.c.id == notice).values(resumed_at=now))
+
+
+def taken_back(connection: Connection, since: datetime) -> set[str]:
+    """Instances that their cloud takes back, by notices whose deadline is not before `since`."""
+    i = t.interruption.c
+    return set(connection.execute(select(i.instance).where(i.kind == "spot", i.deadline >= since)).scalars())
 
 
 def interruptions(connection: Connection, limit: int = 50) -> tuple[Row[Any], ...]:

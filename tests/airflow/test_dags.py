@@ -72,6 +72,8 @@ DAGS = (
     "chargeback_nightly",
     "procure_capacity",
     "capacity_review",
+    "mig_repartition",
+    "preemption_recovery",
 )
 
 

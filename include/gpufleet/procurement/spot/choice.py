@@ -47,6 +47,9 @@ class SpotPolicy:
     """... within so many times the scarce amount."""
     hop: float = 1.162
     """What a change of zones must bring: forecasts of both are uncertain."""
+    other_zone: float = 2.0
+    """What another zone than the first of the cheapest must bring at the same price, where the market is calm: lives hardly
+    differ there, and their forecasts are mostly chance."""
     on_demand_stay: float = 76.471
     """Ticks that on-demand is bought for, once it is."""
     on_demand_bar: float = 42.497
@@ -117,7 +120,8 @@ class _Bets:
         """The best of the zones that are safe; of equal ones where the gang is, then the first."""
         new = spare_time(self.terms, self.at) >= self.policy.visit_spare * least_spare(self.terms)
         safe = (z for z in self.at.up if (new or z == self.at.place) and may_run(self.terms, self.at, z))
-        bets = ((self._visit(zone) + self._change(zone), zone != self.at.place, zone) for zone in safe)
+        plain = min(self.at.up, key=lambda zone: (self.rate.prices[zone], zone), default=IDLE)
+        bets = ((self._visit(zone) + self._change(zone, plain), zone != self.at.place, zone) for zone in safe)
         best = min(bets, default=(math.inf, True, IDLE))
         return best[0], best[2]
 
@@ -135,11 +139,15 @@ class _Bets:
         start = self.terms.delay * self.worth.spare
         return (1 - self.worth.work) * self.policy.on_demand_stay + start + self.policy.on_demand_bar
 
-    def _change(self, zone: int) -> float:
-        """What leaving the present place adds."""
+    def _change(self, zone: int, plain: int) -> float:
+        """What leaving the present place adds, and for a gang in no zone another choice than the plain one."""
+        if self.at.place >= 0:
+            return self.policy.hop if zone != self.at.place else 0.0
+        is_alike = zone != plain and self.rate.prices[zone] == self.rate.prices[plain]
+        other = self.policy.other_zone * max(0.0, 1 - self.rate.need) if is_alike else 0.0
         if self.at.place == ON_DEMAND:
-            return -self.policy.leave_bonus - self.policy.leave_part * self.terms.delay * self.worth.spare
-        return self.policy.hop if self.at.place >= 0 and zone != self.at.place else 0.0
+            return other - self.policy.leave_bonus - self.policy.leave_part * self.terms.delay * self.worth.spare
+        return other
 
     def _visit(self, zone: int) -> float:
         """A stay until the zone is lost or the work is done."""

@@ -121,6 +121,18 @@ class TestAskedToLeave:
         pod = seen(raw_pod("Succeeded", ended(0), deleted=21, grace=0))
         assert (pod.phase, pod.exit_code, pod.reason) == (Phase.SUCCEEDED, 0, "")
 
+    @pytest.mark.parametrize("behind", [0.001, 1, 5])
+    @pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 143)])
+    def test_told_by_us_its_node_s_clock_may_be_behind(self, phase: str, code: int, behind: float) -> None:
+        stop = {"gpufleet.io/stop": "stopped by gpufleet"}
+        pod = seen(raw_pod(phase, ended(code, finished=20 - behind), deleted=20, annotations=stop))
+        assert (pod.phase, pod.exit_code, pod.reason) == (Phase.FAILED, code, "evicted")
+
+    def test_told_by_us_long_after_its_end_it_keeps_its_end(self) -> None:
+        stop = {"gpufleet.io/stop": "stopped by gpufleet"}
+        pod = seen(raw_pod("Succeeded", ended(0, finished=20), deleted=26, annotations=stop))
+        assert (pod.phase, pod.exit_code, pod.reason) == (Phase.SUCCEEDED, 0, "")
+
     def test_while_it_saves_it_still_runs(self) -> None:
         assert seen(raw_pod("Running", RUNS, deleted=15)).phase is Phase.RUNNING
 

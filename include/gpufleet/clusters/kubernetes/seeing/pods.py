@@ -23,6 +23,9 @@ NEVER_STARTS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull", "Creat
 START_FAILED: Final = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 STUCK_AFTER: Final = timedelta(minutes=2)
 """So long past its grace period a pod that does not end is not waited for any more."""
+CLOCKS_APART: Final = timedelta(seconds=5)
+"""A node's clock may be so far behind the API server's. An end just before our stop is the stop's: to take a job that
+saved and left with 0 for a finished one would lose the rest of its work."""
 SERVE: Final = "serve"
 
 
@@ -135,7 +138,8 @@ def _end(raw: Raw, main: Raw) -> _End:
 def _was_put_out(raw: Raw, finished: datetime | None) -> bool:
     """Whether somebody ended it. What was over before it was asked to leave keeps its own end."""
     if asked := _asked_to_leave(raw):
-        return finished is None or finished >= asked
+        told_by_us = bool(text(raw, "metadata", "annotations", names.STOP))  # it still ran when we looked
+        return finished is None or finished >= asked - (CLOCKS_APART if told_by_us else timedelta(0))
     disturbed = any(t == "DisruptionTarget" and status == "True" for t, status, _ in _conditions(raw))
     return disturbed or text(raw, "status", "reason") in ("Evicted", "Preempting")
 

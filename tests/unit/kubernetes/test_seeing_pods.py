@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpufleet.clusters.base import Phase, PodSeen
-from gpufleet.clusters.kubernetes.seeing.pods import PodFact, pod_fact, with_node
+from gpufleet.clusters.kubernetes.seeing.pods import PodFact, ended_once, pod_fact, with_node
 
 Raw = dict[str, Any]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -73,6 +73,7 @@ def seen(raw: Raw) -> PodSeen:
 
 
 RUNS = {"running": {"startedAt": at(2)}}
+STOP = "gpufleet.io/stop"
 PUT_OUT = ({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},)
 
 
@@ -123,15 +124,28 @@ class TestAskedToLeave:
 
     @pytest.mark.parametrize("behind", [0.001, 1, 5])
     @pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 143)])
-    def test_told_by_us_its_node_s_clock_may_be_behind(self, phase: str, code: int, behind: float) -> None:
-        stop = {"gpufleet.io/stop": "stopped by gpufleet"}
-        pod = seen(raw_pod(phase, ended(code, finished=20 - behind), deleted=20, annotations=stop))
+    def test_by_us_its_node_s_clock_may_be_behind(self, phase: str, code: int, behind: float) -> None:
+        pod = seen(raw_pod(phase, ended(code, finished=20 - behind), deleted=20, annotations={STOP: at(20)}))
         assert (pod.phase, pod.exit_code, pod.reason) == (Phase.FAILED, code, "evicted")
 
-    def test_told_by_us_long_after_its_end_it_keeps_its_end(self) -> None:
-        stop = {"gpufleet.io/stop": "stopped by gpufleet"}
-        pod = seen(raw_pod("Succeeded", ended(0, finished=20), deleted=26, annotations=stop))
+    def test_by_us_the_kubelet_may_take_its_time_to_let_go_of_it(self) -> None:
+        raw = raw_pod("Succeeded", ended(0, finished=21), deleted=300, grace=0, annotations={STOP: at(20)})
+        assert (seen(raw).phase, seen(raw).reason) == (Phase.FAILED, "evicted")
+
+    def test_by_us_long_after_its_end_it_keeps_its_end(self) -> None:
+        pod = seen(raw_pod("Succeeded", ended(0, finished=20), deleted=26, annotations={STOP: at(26)}))
         assert (pod.phase, pod.exit_code, pod.reason) == (Phase.SUCCEEDED, 0, "")
+
+    def test_its_end_stays_as_it_was_told_first(self) -> None:
+        told = fact(raw_pod("Failed", ended(143), deleted=15))
+        later = fact(raw_pod("Failed", ended(143), deleted=60, grace=0))
+        assert (told.seen.reason, later.seen.reason) == ("evicted", "")
+        kept = ended_once(told, later)
+        assert (kept.seen, kept.confirmed) == (told.seen, True)
+
+    def test_until_its_exit_code_is_told_its_end_is_not_final(self) -> None:
+        forced = fact(raw_pod("Running", RUNS, deleted=15, grace=0))
+        assert ended_once(forced, later := fact(raw_pod("Failed", ended(143), deleted=15))) == later
 
     def test_while_it_saves_it_still_runs(self) -> None:
         assert seen(raw_pod("Running", RUNS, deleted=15)).phase is Phase.RUNNING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,6 @@ from gpufleet.clusters.kubernetes.rendering import names
 from gpufleet.clusters.kubernetes.seeing.pods import PodFact, pod_fact
 from gpufleet.errors import NotFound
 
-STOPPED: Final = "stopped by gpufleet"
 LINES_KEPT: Final = 2000
 
 
@@ -26,6 +25,11 @@ class Mine:
 
     raw: Json
     fact: PodFact
+
+    @property
+    def asked(self) -> bool:
+        """Whether we told it to leave before."""
+        return names.STOP in (self.raw["metadata"].get("annotations") or {})
 
     @property
     def path(self) -> str:
@@ -40,10 +44,12 @@ def pods_of_attempt(api: Api, fleet: str, job: str, attempt: int) -> list[Mine]:
 
 
 def stop_pods(api: Api, pods: Iterable[Mine], grace: timedelta) -> list[Json]:
-    """Write down why, then delete with the grace. The pods as they are afterwards; those that are gone are not there."""
+    """Write down when we asked, then delete with the grace. The pods as they are afterwards, without those gone."""
     living = [mine for mine in pods if not mine.fact.seen.phase.is_over]
-    noted = {"annotations": {names.STOP: STOPPED}}
-    _all(api, [paths.merge(m.path, {"metadata": {"uid": m.fact.uid, **noted}}) for m in living])
+    now = api.told_at or datetime.now(UTC)
+    noted = {"annotations": {names.STOP: now.isoformat().replace("+00:00", "Z")}}
+    unasked = [mine for mine in living if not mine.asked]
+    _all(api, [paths.merge(m.path, {"metadata": {"uid": m.fact.uid, **noted}}) for m in unasked])
     seconds = max(1, math.ceil(grace.total_seconds()))  # 0 would not wait for the process at all
     return _all(api, [paths.delete(m.path, uid=m.fact.uid, grace=seconds) for m in living])
 

@@ -20,7 +20,7 @@ from gpufleet.clusters.kubernetes.seeing.fleet import ClusterFacts, Known, Seen,
 from gpufleet.clusters.kubernetes.seeing.foreign import ForeignPod, foreign_pod, taken_by_node
 from gpufleet.clusters.kubernetes.seeing.held import Held, held_on_node
 from gpufleet.clusters.kubernetes.seeing.nodes import NodeFact, node_fact
-from gpufleet.clusters.kubernetes.seeing.pods import PodFact, pod_fact
+from gpufleet.clusters.kubernetes.seeing.pods import PodFact, ended_once, pod_fact
 from gpufleet.clusters.kubernetes.seeing.slices import ClaimFact, SliceFact, claim_fact, held_by_others, slice_fact
 from gpufleet.clusters.kubernetes.watching import Reflector
 from gpufleet.errors import Temporary
@@ -61,7 +61,7 @@ class Views:
         ours = {"labelSelector": f"{names.FLEET}={mark}"}
         others = {"labelSelector": f"{names.FLEET}!={mark}", "fieldSelector": LIVING}
         self._nodes = Reflector[NodeFact](api, paths.NODES, {}, lambda raw: node_fact(raw, config))
-        self._ours = Reflector[PodFact](api, paths.PODS, ours, pod_fact)
+        self._ours = Reflector[PodFact](api, paths.PODS, ours, pod_fact, ended_once)
         self._others = Reflector[ForeignPod](api, paths.PODS, others, foreign_pod)
         self._slices = Reflector[SliceFact](api, paths.SLICES, {}, slice_fact)
         self._claims = Reflector[ClaimFact](api, paths.CLAIMS, {}, claim_fact)

@@ -49,11 +49,19 @@ class Kept(Generic[F]):
 class Reflector(Generic[F]):
     """All objects behind `path` and `query`, each as what `reduce` keeps of it; None keeps nothing.
 
+    `follow` says what is kept of an object after an earlier look (old, new); without it the new one is.
     `begin` starts it, and again in a forked child; all other methods may be called from any thread.
     """
 
-    def __init__(self, api: Api, path: str, query: Mapping[str, str], reduce: Callable[[Raw], F | None]) -> None:
-        self._api, self._path, self._query, self._reduce = api, path, dict(query), reduce
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        query: Mapping[str, str],
+        reduce: Callable[[Raw], F | None],
+        follow: Callable[[F, F], F] = lambda _, new: new,
+    ) -> None:
+        self._api, self._path, self._query, self._reduce, self._follow = api, path, dict(query), reduce, follow
         self._kept: dict[str, Kept[F]] = {}
         self._gone: set[str] = set()
         self._lock = threading.Lock()
@@ -154,6 +162,8 @@ class Reflector(Generic[F]):
             for uid, kept in self._kept.items():
                 if kept.version > max(newest, found[uid].version if uid in found else 0):
                     found[uid] = kept  # we wrote it after the list was made
+                elif uid in found:
+                    found[uid] = Kept(found[uid].version, self._follow(kept.fact, found[uid].fact))
             self._gone &= found.keys()
             self._kept = {uid: kept for uid, kept in found.items() if uid not in self._gone}
             self._version, self._heard, self._trouble = version, time.monotonic(), None
@@ -196,7 +206,7 @@ class Reflector(Generic[F]):
             if fact is None:
                 self._kept.pop(uid, None)
             else:
-                self._kept[uid] = Kept(version, fact)
+                self._kept[uid] = Kept(version, fact if old is None else self._follow(old.fact, fact))
 
     def _url(self, query: Mapping[str, str]) -> str:
         return f"{self._path}?{urlencode(query)}"

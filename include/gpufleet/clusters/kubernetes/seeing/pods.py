@@ -71,6 +71,13 @@ def pod_fact(raw: Raw) -> PodFact | None:
     )
 
 
+def ended_once(old: PodFact, new: PodFact) -> PodFact:
+    """A later look at the same pod: an end that was told with its exit code is its end for good."""
+    if not old.seen.phase.is_over or old.seen.exit_code is None:
+        return new
+    return replace(new, seen=old.seen)
+
+
 def with_node(fact: PodFact, *, node_is_lost: bool, cluster_time: datetime) -> PodSeen:
     """The pod, seen together with what became of its node and how long it has been leaving."""
     seen = fact.seen
@@ -138,14 +145,18 @@ def _end(raw: Raw, main: Raw) -> _End:
 def _was_put_out(raw: Raw, finished: datetime | None) -> bool:
     """Whether somebody ended it. What was over before it was asked to leave keeps its own end."""
     if asked := _asked_to_leave(raw):
-        told_by_us = bool(text(raw, "metadata", "annotations", names.STOP))  # it still ran when we looked
-        return finished is None or finished >= asked - (CLOCKS_APART if told_by_us else timedelta(0))
+        return finished is None or finished >= asked
     disturbed = any(t == "DisruptionTarget" and status == "True" for t, status, _ in _conditions(raw))
     return disturbed or text(raw, "status", "reason") in ("Evicted", "Preempting")
 
 
 def _asked_to_leave(raw: Raw) -> datetime | None:
-    """The API keeps when the grace period ends, and how long it is."""
+    """As we wrote it down; else by when the grace period ends and how long it is.
+
+    The kubelet's own last DELETE, without a grace period, may move its end to that moment, long after the container's.
+    """
+    if told := instant(raw, "metadata", "annotations", names.STOP):
+        return told - CLOCKS_APART
     until, grace = instant(raw, "metadata", "deletionTimestamp"), at(raw, "metadata", "deletionGracePeriodSeconds")
     if until is None:
         return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
 from gpufleet.model.capacity import Offering
 from gpufleet.model.workload import Job, Whole
+from gpufleet.procurement.spot.ranking import Estimate
 
 Places = Callable[[Offering, int], bool]
 """What-if: would the job be placed with so many more nodes of that offering?"""
@@ -16,15 +17,20 @@ Places = Callable[[Offering, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """Buy `count` of `offering` for `job`; `hourly` is what it costs more each hour."""
+    """Buy `count` of `offering` for `job`; `hourly` is what it costs more each hour, `why` what spoke for it."""
 
     offering: Offering
     count: int
     job: str
+    why: str = ""
 
     @property
     def hourly(self) -> Fraction:
         return self.offering.price * self.count
+
+
+Estimates = Callable[[Purchase], Estimate]
+"""What an hour of the job's work will cost with a purchase."""
 
 
 def allowed(offering: Offering, job: Job, now: datetime, not_before: datetime | None) -> bool:
@@ -46,10 +52,16 @@ def _pods_per_node(demand: object, offering: Offering) -> int:
     return max(1, offering.gpus // demand.gpus) if isinstance(demand, Whole) else offering.gpus
 
 
-def cheapest(job: Job, offerings: tuple[Offering, ...], places: Places, room: Fraction) -> Purchase | None:
-    """The least hourly price, within `room`, with which `places` says yes; ties by the offering's name."""
-    options = sorted(
-        (Purchase(o, n, job.id) for o in offerings for n in range(1, largest_count(job, o) + 1)),
-        key=lambda p: (p.hourly, p.offering.name),
+def cheapest(
+    job: Job, offerings: tuple[Offering, ...], places: Places, room: Fraction, estimates: Estimates
+) -> Purchase | None:
+    """The least cost for an hour of work, within `room` for each hour, with which `places` says yes.
+
+    Ties by the hourly price, then by the offering's name.
+    """
+    options = [Purchase(o, n, job.id) for o in offerings for n in range(1, largest_count(job, o) + 1)]
+    priced = sorted(
+        ((estimates(p), p) for p in options if p.hourly <= room),
+        key=lambda found: (*found[0].order, found[1].hourly, found[1].offering.name),
     )
-    return next((p for p in options if p.hourly <= room and places(p.offering, p.count)), None)
+    return next((replace(p, why=e.reason) for e, p in priced if places(p.offering, p.count)), None)

@@ -7,6 +7,7 @@ rails decide what may be bought, and which purchase waits for a person first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -28,6 +29,7 @@ from gpufleet.services.fleet import Fleet
 from gpufleet.services.frozen import frozen
 from gpufleet.services.release_capacity import release_capacity
 from gpufleet.services.spending import NANO, spent
+from gpufleet.services.stays import estimates_for, expected_lives
 from gpufleet.store import jobs, ledger, operations, verdicts, world
 
 CURABLE: Final = {
@@ -54,6 +56,8 @@ class Market:
     hourly: Fraction
     spent: Spent
     coming: tuple[Node, ...]
+    lives: Mapping[str, float]
+    """Hours that machines of an offering are expected to stay, where we had some lately."""
 
 
 def plan_capacity(fleet: Fleet) -> None:
@@ -96,11 +100,12 @@ def _market(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> Market:
         hourly=Fraction(fleet.buying.max_hourly) - hourly,
         spent=spent(connection, snapshot.at),
         coming=_coming(connection, snapshot),
+        lives=expected_lives(connection, snapshot.at),
     )
 
 
 def _purchase(fleet: Fleet, snapshot: Snapshot, market: Market, job: Job) -> Purchase | None:
-    """The cheapest purchase for the job inside every bound; None where there is none, or none is needed."""
+    """The purchase with the cheapest hour of work for the job inside every bound; None where there is none, or none is needed."""
     usable = tuple(
         o
         for o, not_before in market.on_sale
@@ -111,7 +116,7 @@ def _purchase(fleet: Fleet, snapshot: Snapshot, market: Market, job: Job) -> Pur
     bounds = [market.hourly, hourly_room(fleet.guards, market.spent, job.team)]
     room = min(bound for bound in bounds if bound is not None)
     places = _what_if(fleet, snapshot, market.coming, job, instance_room(fleet.guards, market.spent))
-    bought = cheapest(job, usable, places, room)
+    bought = cheapest(job, usable, places, room, estimates_for(job, market.lives, job.runtime))
     return None if bought is None or _placed(fleet, snapshot, market.coming, job) else bought
 
 
@@ -217,7 +222,7 @@ def _was_turned_down(connection: Connection, fleet: Fleet, target: str, purchase
 def _args(purchase: Purchase, job: Job, token: str) -> dict[str, Any]:
     """What the effect needs, and what a person is shown."""
     total = total_of(purchase, job.runtime)
-    told = f"{purchase.count} x {purchase.offering.name} at {float(purchase.hourly):.2f}/h for {purchase.job}"
+    told = f"{purchase.count} x {purchase.offering.name} at {float(purchase.hourly):.2f}/h for {purchase.job} ({purchase.why})"
     return {
         "cloud": purchase.offering.cloud,
         "offering": purchase.offering.name,

@@ -1,71 +1,80 @@
-"""Where a whole gang is tried next, told as small stories."""
+"""What an hour of work costs at an offering, and what history says of it, told as small stories."""
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
 
-from gpufleet.model.capacity import CapacityType, Offering
-from gpufleet.procurement.spot.ranking import Candidate, Failure, Ranked, Refusal, ranked
+from gpufleet.procurement.spot.history import UNKNOWN, Stay, lives
+from gpufleet.procurement.spot.ranking import Estimate, Trip, estimate
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+TRIP = Trip(start=0.2, lost=0.5, work=40)
 
 
-def offering(zone: str, price: str, cloud: str = "gcp", *, available: bool = True) -> Offering:
-    region = zone.rsplit("-", 1)[0]
-    name, kind = f"{cloud}/{zone}", "a3-highgpu-8g"
-    return Offering(name, cloud, region, zone, kind, CapacityType.SPOT, "H100", 8, Fraction(price), available=available)
+def of(hourly: str, life: float, egress: int = 0) -> Estimate:
+    return estimate(Fraction(hourly), life, TRIP, Fraction(egress))
 
 
-EAST = Candidate(offering("us-east4-a", "14.85"), 2, 2.0)
-EAST_B = Candidate(offering("us-east4-b", "14.85"), 2, 1.9)
-CENTRAL = Candidate(offering("us-central1-a", "18.98"), 2, 20.0)
-ABROAD = Candidate(offering("eu-west-1", "14.00", "aws"), 2, 20.0, egress=Fraction(900))
-
-
-def rank(*candidates: Candidate, failures: tuple[Failure, ...] = ()) -> tuple[Ranked, ...]:
-    return ranked(candidates, failures, NOW, start_hours=0.2, lost_hours=0.5, work_hours=40)
-
-
-def first(*candidates: Candidate, failures: tuple[Failure, ...] = ()) -> str:
-    return rank(*candidates, failures=failures)[0].candidate.offering.zone
-
-
-def refused(candidate: Candidate, why: Refusal, minutes: int) -> Failure:
-    return Failure(candidate.offering, NOW - timedelta(minutes=minutes), why)
-
+FLAPS, LASTS, DEAR = of("29.70", 2.0), of("37.96", 20.0), of("98.00", math.inf)
 
 STORIES = {
-    "a dearer zone that lasts beats a cheap one that flaps": ((EAST, CENTRAL), (), "us-central1-a"),
-    "of two that last alike the cheaper": ((EAST, Candidate(offering("us-west1-a", "18.98"), 2, 2.0)), (), "us-east4-a"),
-    "egress counts": ((CENTRAL, ABROAD), (), "us-central1-a"),
-    "what was refused just now is not tried again": ((CENTRAL, EAST), (refused(CENTRAL, Refusal.CAPACITY, 1),), "us-east4-a"),
-    "what was refused a while ago is": ((CENTRAL, EAST), (refused(CENTRAL, Refusal.CAPACITY, 5),), "us-central1-a"),
-    "a refused quota shuts the whole region": ((EAST_B, CENTRAL, EAST), (refused(CENTRAL, Refusal.QUOTA, 30),), "us-east4-a"),
-    "and its other zones": ((EAST_B, ABROAD), (refused(EAST, Refusal.QUOTA, 30),), "eu-west-1"),
-}  # fmt: skip
+    "a dearer zone that lasts before a cheap one that flaps": (LASTS, FLAPS),
+    "of two that last alike the cheaper": (FLAPS, of("37.96", 2.0)),
+    "a flapping zone before on-demand, as long as it brings work for less": (FLAPS, DEAR),
+    "on-demand before a zone that hardly brings any": (DEAR, of("29.70", 0.8)),
+    "egress counts": (LASTS, of("28.00", 20.0, egress=900)),
+    "what brings no work comes last, however cheap": (DEAR, of("1.00", 0.6)),
+}
 
 
-@pytest.mark.parametrize(("candidates", "failures", "want"), STORIES.values(), ids=STORIES)
-def test_who_is_tried_first(candidates: tuple[Candidate, ...], failures: tuple[Failure, ...], want: str) -> None:
-    assert first(*candidates, failures=failures) == want
-
-
-def test_the_others_say_why_not() -> None:
-    brief = Candidate(offering("us-west1-b", "10.00"), 2, 0.6)
-    gone = Candidate(offering("us-west4-a", "10.00", available=False), 2, 9.0)
-    found = rank(brief, gone, EAST, failures=(refused(EAST, Refusal.CAPACITY, 2),))
-    assert [r.cost for r in found] == [None, None, None]
-    assert {r.candidate.offering.zone: r.reason for r in found} == {
-        "us-east4-a": "refused 2 min ago for want of capacity",
-        "us-west1-b": "expected to last 0.6 h, no longer than a start and what is lost",
-        "us-west4-a": "not sold at the moment",
-    }
+@pytest.mark.parametrize(("first", "second"), STORIES.values(), ids=STORIES)
+def test_who_is_tried_first(first: Estimate, second: Estimate) -> None:
+    assert first.order < second.order
 
 
 def test_the_estimate_is_price_by_hours_that_bring_work() -> None:
-    (found,) = rank(Candidate(offering("us-east4-a", "10.00"), 2, 4.7, egress=Fraction(40)))
+    found = of("20.00", 4.7, egress=40)
     assert found.cost == pytest.approx((20 * 4.7 + 40) / 4.0)
-    assert found.reason == "20.00 an hour, lasts 4.7 h, of which 4.0 h bring work, egress 40.00"
+    assert found.reason == "33.50 for an hour of work: lasts 4.7 h, 4.0 of 4.7 h bring work, egress 40.00"
+
+
+def test_what_stays_is_paid_for_one_start() -> None:
+    assert of("10.00", math.inf).cost == pytest.approx(10 * 40.2 / 40)
+
+
+def test_what_is_too_short_says_so() -> None:
+    assert of("10.00", 0.6) == Estimate(None, "expected to last 0.6 h, no longer than a start and what is lost")
+
+
+def stay(hours_ago: float, hours: float | None, *, taken: bool = False, offering: str = "spot-a") -> Stay:
+    began = NOW - timedelta(hours=hours_ago)
+    return Stay(offering, began, None if hours is None else began + timedelta(hours=hours), taken)
+
+
+class TestHistory:
+    def test_nothing_is_said_of_what_was_never_bought(self) -> None:
+        assert lives([], NOW) == {} and 0.5 < UNKNOWN < 24
+
+    def test_an_old_zone_lasts_longer_than_a_young_one(self) -> None:
+        old, young = lives([stay(40, None)], NOW)["spot-a"], lives([stay(0.2, None)], NOW)["spot-a"]
+        assert old > 2 * young
+
+    def test_one_that_was_taken_again_and_again_is_expected_to_be_taken_soon(self) -> None:
+        flaps = [stay(hours, 0.2, taken=True) for hours in (1, 2, 3, 4, 5, 6, 7, 8)]
+        assert lives(flaps, NOW)["spot-a"] < UNKNOWN * 2 / 3
+
+    def test_what_we_gave_back_ourselves_says_nothing_against_it(self) -> None:
+        calm = [stay(hours, 0.9) for hours in (1, 2, 3, 4, 5)]
+        assert lives(calm, NOW)["spot-a"] > UNKNOWN
+
+    def test_old_trouble_is_forgotten(self) -> None:
+        recent = lives([stay(2, 0.5, taken=True)] * 3, NOW)["spot-a"]
+        assert recent < lives([stay(120, 0.5, taken=True)] * 3, NOW)["spot-a"] <= UNKNOWN * 1.1
+
+    def test_each_offering_has_its_own(self) -> None:
+        found = lives([stay(1, 0.5, taken=True), stay(40, None, offering="spot-b")], NOW)
+        assert list(found) == ["spot-a", "spot-b"] and found["spot-a"] < found["spot-b"]

@@ -1,107 +1,51 @@
-"""Where to try next for a whole gang on spot: zones, regions, types and clouds by what an hour of work will really cost.
+"""Where to try next for a whole gang: zones, regions, types and clouds by what an hour of *work* will really cost.
 
-What just failed is not tried again blindly: a refusal for want of capacity shuts that offering for a few minutes, a refused
-quota shuts its whole region for longer, because another zone of it has the same quota.
+Spot that flaps is paid for starts and for work that is taken back; capacity that stays is paid for one start. Both are
+told in the same coin, so cheap spot, dear spot and on-demand stand in one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
 from fractions import Fraction
-from typing import Final
-
-from gpufleet.model.capacity import Offering
-
-
-class Refusal(StrEnum):
-    """Why a launch failed."""
-
-    CAPACITY = "capacity"
-    QUOTA = "quota"
-
-
-SHUT: Final = {Refusal.CAPACITY: timedelta(minutes=3), Refusal.QUOTA: timedelta(hours=1)}
-"""How long a refusal is believed: Karpenter lengthened its own from 45 s to 3 min after endless retries; a quota changes
-only when a person has it changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A launch that was refused."""
+class Trip:
+    """What a stay of the gang costs in time, in hours: its start, what an interruption takes back, the work to do."""
 
-    offering: Offering
-    at: datetime
-    why: Refusal
-
-    def shuts(self, other: Offering, now: datetime) -> bool:
-        if now - self.at >= SHUT[self.why]:
-            return False
-        if self.why is Refusal.QUOTA:
-            mine, theirs = self.offering, other
-            return (mine.cloud, mine.region, mine.capacity) == (theirs.cloud, theirs.region, theirs.capacity)
-        return self.offering.name == other.name
+    start: float
+    lost: float
+    work: float
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """So many instances of one offering, which hold the whole gang in one fabric domain."""
+class Estimate:
+    """`cost` of an hour of work, in the offering's currency; None where a stay is not expected to bring any."""
 
-    offering: Offering
-    instances: int
-    life_hours: float
-    """How long all of them are expected to stay (`survival.Outlook.life`)."""
-    egress: Fraction = Fraction(0)
-    """What it costs once to bring data and checkpoint there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """`cost` is an estimate for an hour of work of the gang, in the offering's currency; None where it is not to be tried."""
-
-    candidate: Candidate
     cost: float | None
     reason: str
 
+    @property
+    def order(self) -> tuple[bool, float]:
+        """The cheapest hour of work first; what brings none last."""
+        return self.cost is None, self.cost or 0.0
 
-def ranked(
-    candidates: Iterable[Candidate],
-    failures: Iterable[Failure],
-    now: datetime,
-    *,
-    start_hours: float,
-    lost_hours: float,
-    work_hours: float,
-) -> tuple[Ranked, ...]:
-    """The cheapest hour of work first, then what is not to be tried and why.
 
-    A visit pays for its whole life (or until the work is done); the start, and what an interruption takes back, bring nothing.
+def estimate(hourly: Fraction, life_hours: float, trip: Trip, egress: Fraction = Fraction(0)) -> Estimate:
+    """Of a stay at so much an hour that is expected to last so long (infinite: until the work is done).
+
+    `egress` is paid once, to bring data and checkpoint there.
     """
-    known = tuple(failures)
-    found = [_judged(c, known, now, start_hours, lost_hours, work_hours) for c in candidates]
-    return tuple(sorted(found, key=lambda r: (r.cost is None, r.cost or 0.0, r.candidate.offering.name)))
-
-
-def _judged(
-    candidate: Candidate, failures: tuple[Failure, ...], now: datetime, start: float, lost: float, work: float
-) -> Ranked:
-    offering = candidate.offering
-    shut = next((f for f in failures if f.shuts(offering, now)), None)
-    if not offering.available:
-        return Ranked(candidate, None, "not sold at the moment")
-    if shut:
-        minutes = (now - shut.at) / timedelta(minutes=1)
-        return Ranked(candidate, None, f"refused {minutes:.0f} min ago for want of {shut.why.value}")
-    ends = candidate.life_hours >= work + start
-    paid = min(candidate.life_hours, work + start)
-    brings = paid - start - (0.0 if ends else lost)
+    ends = life_hours >= trip.work + trip.start
+    paid = min(life_hours, trip.work + trip.start)
+    brings = paid - trip.start - (0.0 if ends else trip.lost)
     if brings <= 0:
-        return Ranked(
-            candidate, None, f"expected to last {candidate.life_hours:.1f} h, no longer than a start and what is lost"
-        )
-    price = float(offering.price * candidate.instances)
-    cost = (price * paid + float(candidate.egress)) / brings
-    reason = f"{price:.2f} an hour, lasts {candidate.life_hours:.1f} h, of which {brings:.1f} h bring work"
-    return Ranked(candidate, cost, reason + (f", egress {float(candidate.egress):.2f}" if candidate.egress else ""))
+        return Estimate(None, f"expected to last {life_hours:.1f} h, no longer than a start and what is lost")
+    cost = (float(hourly) * paid + float(egress)) / brings
+    stays = "until the work is done" if math.isinf(life_hours) else f"{life_hours:.1f} h"
+    extra = f", egress {float(egress):.2f}" if egress else ""
+    return Estimate(
+        cost, f"{cost:.2f} for an hour of work: lasts {stays}, {brings:.1f} of {paid:.1f} h bring work{extra}"
+    )

@@ -97,11 +97,16 @@ class Outlook:
     def life(self, zone: int) -> float:
         """Ticks that the zone goes on, the present one included; of one that is down: once it is back."""
         record = self.losses[zone]
-        return _looked_up(hazard, record.slow * record.fast, max(self.ages[zone], 1))
+        return remaining_life(record.slow * record.fast, max(self.ages[zone], 1))
 
     def wait(self, zone: int) -> float:
         """Ticks until a zone that is down is back, from now."""
         return _looked_up(comeback, self.returns[zone].slow, max(-self.ages[zone], 1))
+
+
+def remaining_life(factor: float, age: int) -> float:
+    """Ticks that a zone goes on that has been up for `age` of them and is lost `factor` times as often as the curve says."""
+    return _looked_up(hazard, factor, age)
 
 
 def _looked_up(rate: Callable[[int], float], factor: float, age: int) -> float:

@@ -44,6 +44,7 @@ JOB_FORM = {
     "preemptible": Param(True, type="boolean", title="Preemptible", description="May be stopped and resumed."),
     "min_members": number(None, "Pods at least", "An elastic job starts with so many and grows.", minimum=1),
     "runtime": text(None, "Runtime at most", "Such as 2h; a short one may start in a reserved gap."),
+    "deadline": text(None, "Done by", "An instant such as 2026-03-10T18:00:00Z, with the runtime above."),
     "checkpoint_interval": text("10m", "Checkpoint interval", "Such as 90s, 10m, 1h."),
     "checkpoint_keep": number(None, "Checkpoints to keep", "Older ones are deleted.", minimum=1),
     "grace": text(None, "Time to save", "Between the notice and the end, such as 2m."),

@@ -56,6 +56,7 @@ class JobRequest:
     topology: TopologyWish = TopologyWish()
     mix_models: bool = False
     runtime: timedelta | None = None
+    deadline: datetime | None = None
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     fresh: bool = False
     workload: Workload | None = None
@@ -88,6 +89,7 @@ class JobRequest:
             topology=self.topology,
             mix_models=self.mix_models,
             runtime=self.runtime,
+            deadline=self.deadline,
             checkpoint=self.checkpoint,
             container=Container(self.command, self.image, self.env),
             workload=self.workload or self.like,
@@ -125,6 +127,7 @@ KEYS: Final = (
     "topology_spread",
     "mix_models",
     "runtime",
+    "deadline",
     "checkpoint_interval",
     "checkpoint_keep",
     "grace",
@@ -152,6 +155,8 @@ def parse_request(raw: Mapping[str, Any]) -> JobRequest:
     )
     if request.min_members is not None and request.min_members > request.pods:
         raise Invalid(f"min_members {request.min_members} is more than the {request.pods} pods.")
+    if request.deadline is not None and request.runtime is None:
+        raise Invalid("a deadline needs a runtime: how long the work takes at most, such as 48h.")
     if request.leader_gpus is not None and (request.pods < 2 or not isinstance(request.demand, Whole)):
         raise Invalid(
             "leader_gpus is for a gang of whole GPUs: pods must be 2 or more, and gpus is what each worker asks."
@@ -183,6 +188,7 @@ _READERS: Final[dict[str, Any]] = {
     "topology_spread": readers.text,
     "mix_models": readers.flag,
     "runtime": readers.length,
+    "deadline": readers.instant,
     "fresh": readers.flag,
     "workload": readers.workload,
     "like": readers.workload,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from gpufleet.errors import Invalid
@@ -126,6 +126,19 @@ def length(key: str, value: Any) -> timedelta:
     if length <= timedelta(0):
         raise Invalid(f"{key} must be longer than 0, not {short(value)}.")
     return length
+
+
+def instant(key: str, value: Any) -> datetime:
+    try:
+        at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (ValueError, TypeError):
+        raise Invalid(f"{key} must be an instant such as 2026-03-10T18:00:00Z, not {short(value)}.") from None
+    if at.tzinfo is None:
+        raise Invalid(f"{key} must say its zone, such as 2026-03-10T18:00:00Z, not {short(value)}.")
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{key} is beyond the calendar: {short(value)}.") from None
 
 
 WORKLOAD_KEYS: Final = ("workload", "batch", "sequence")

@@ -205,11 +205,13 @@ def class_of(job: Job, left: timedelta | None, now: datetime, policy: DemandPoli
     """What capacity must be like for this job, with so much work left."""
     gang = max(1, ceil(gpus_of(job)))
     fabric = job.pods > 1 and gang > policy.node_gpus
-    return Class(_promise(job, left, now, policy), model_of(job), gang, fabric, regions, tuple(sorted(job.capacity)))
+    return Class(promise(job, left, now, policy), model_of(job), gang, fabric, regions, tuple(sorted(job.capacity)))
 
 
-def _promise(job: Job, left: timedelta | None, now: datetime, policy: DemandPolicy) -> Promise:
-    """A deadline job may be interrupted only while one more loss could still be made good: work left + two restarts +
+def promise(job: Job, left: timedelta | None, now: datetime, policy: DemandPolicy) -> Promise:
+    """What its capacity must promise, with so much work left (None: it never ends, or nobody said).
+
+    A deadline job may be interrupted only while one more loss could still be made good: work left + two restarts +
     what is done between two checkpoints must end before it."""
     if job.kind is Kind.INFERENCE:
         return Promise.SERVICE

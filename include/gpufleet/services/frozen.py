@@ -15,6 +15,7 @@ from gpufleet.model.snapshot import Snapshot
 from gpufleet.quota.lately import WEEK, Held, used_lately
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.hand_over import ours
+from gpufleet.services.keep_deadlines import off_spot
 from gpufleet.store import operations, places
 from gpufleet.store.snapshots import read_snapshot
 from gpufleet.units import GpuAmount
@@ -23,7 +24,7 @@ from gpufleet.units import GpuAmount
 def frozen(connection: Connection, fleet: Fleet, now: datetime) -> Snapshot:
     """All a pass may know at `now`; what queues used lately only where `usage_weight` makes it count."""
     read = ours(read_snapshot(connection, now, fleet.recovery), fleet.handed)
-    snapshot = _without_leaving(connection, read)
+    snapshot = off_spot(connection, _without_leaving(connection, read))
     if not fleet.scheduling.usage_weight:
         return snapshot
     gpus = Fraction(sum(len(node.devices) for node in snapshot.nodes))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 
 from sqlalchemy import Connection, select
 
@@ -11,6 +13,7 @@ from gpufleet.clusters.handed import Handed
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Container, Job, Share, Slice
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.stays import save_intervals
 from gpufleet.store import jobs, places
 from gpufleet.store import schema as t
 
@@ -27,14 +30,20 @@ def gang_specs(
     keys = list(which)
     rows = jobs.get_many(connection, {job for job, _ in keys})
     held = places.places_of_jobs(connection, rows)
+    intervals = save_intervals(connection, rows, held, fleet.clock.now())
     spaces: dict[str, str] = {
         row.name: row.namespace for row in connection.execute(select(t.team.c.name, t.team.c.namespace))
     }
     return {
-        (job, attempt): _gang(fleet, rows[job].job, attempt, held.get((job, attempt), ()), spaces)
+        (job, attempt): _gang(fleet, _saving(rows[job].job, intervals), attempt, held.get((job, attempt), ()), spaces)
         for job, attempt in keys
         if job in rows
     }
+
+
+def _saving(job: Job, intervals: Mapping[str, timedelta]) -> Job:
+    interval = intervals.get(job.id, job.checkpoint.interval)
+    return replace(job, checkpoint=replace(job.checkpoint, interval=interval))
 
 
 def _gang(

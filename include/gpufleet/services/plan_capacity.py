@@ -27,6 +27,7 @@ from gpufleet.procurement.release import JOINS_WITHIN
 from gpufleet.scheduling import run_pass as decide
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.frozen import frozen
+from gpufleet.services.keep_deadlines import work_left
 from gpufleet.services.release_capacity import release_capacity
 from gpufleet.services.spending import NANO, spent
 from gpufleet.services.stays import estimates_for, expected_lives
@@ -68,21 +69,22 @@ def plan_capacity(fleet: Fleet) -> None:
     with fleet.database.read() as connection:
         snapshot = frozen(connection, fleet, now)
         # one purchase at a time: what is being bought now is neither a machine yet nor money that was spent
-        wanted = [] if operations.any_open(connection, "buy") else _wanted(connection, fleet, now)
+        wanted = [] if operations.any_open(connection, "buy") else _wanted(connection, fleet, snapshot)
         market = _market(connection, fleet, snapshot)
-    for job in wanted:
-        if (bought := _purchase(fleet, snapshot, market, job)) is not None:
+    for job, left in wanted:
+        if (bought := _purchase(fleet, snapshot, market, job, left)) is not None:
             _decide_purchase(fleet, bought, job, now)
             break  # what was bought changes the next job's question
     release_capacity(fleet, lambda: _about_to_start(fleet, snapshot, market.coming))
 
 
-def _wanted(connection: Connection, fleet: Fleet, now: datetime) -> list[Job]:
-    """Jobs to buy for; one whose purchase waits for a person is not asked for twice."""
+def _wanted(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> list[tuple[Job, timedelta | None]]:
+    """Jobs to buy for, with the work left; one whose purchase waits for a person is not asked for twice."""
+    now, frozen_jobs = snapshot.at, {p.job.id: p.job for p in snapshot.pending}
     reasons = verdicts.by_job(connection)
     asked = {row.args["job"] for row in operations.of_kind(connection, "buy", (operations.WAITING,))}
     return [
-        row.job
+        (frozen_jobs.get(row.job.id, row.job), work_left(row))
         for row in jobs.live(connection)
         if row.state == "pending"
         and row.waiting_since is not None
@@ -104,7 +106,7 @@ def _market(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> Market:
     )
 
 
-def _purchase(fleet: Fleet, snapshot: Snapshot, market: Market, job: Job) -> Purchase | None:
+def _purchase(fleet: Fleet, snapshot: Snapshot, market: Market, job: Job, left: timedelta | None) -> Purchase | None:
     """The purchase with the cheapest hour of work for the job inside every bound; None where there is none, or none is needed."""
     usable = tuple(
         o
@@ -116,7 +118,7 @@ def _purchase(fleet: Fleet, snapshot: Snapshot, market: Market, job: Job) -> Pur
     bounds = [market.hourly, hourly_room(fleet.guards, market.spent, job.team)]
     room = min(bound for bound in bounds if bound is not None)
     places = _what_if(fleet, snapshot, market.coming, job, instance_room(fleet.guards, market.spent))
-    bought = cheapest(job, usable, places, room, estimates_for(job, market.lives, job.runtime))
+    bought = cheapest(job, usable, places, room, estimates_for(job, market.lives, left))
     return None if bought is None or _placed(fleet, snapshot, market.coming, job) else bought
 
 

@@ -10,15 +10,19 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row
 
+from gpufleet.lifecycle.cadence import best_interval
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.workload import Job, Kind
 from gpufleet.procurement.choose import Estimates, Purchase
 from gpufleet.procurement.demand import DemandPolicy
 from gpufleet.procurement.spot.history import REMEMBERED, UNKNOWN, Stay, lives
 from gpufleet.procurement.spot.ranking import Estimate, Trip, estimate
-from gpufleet.store import world
+from gpufleet.store import places, world
+from gpufleet.store.jobs import JobRow
 
 HOUR: Final = timedelta(hours=1)
+LEAST: Final = timedelta(minutes=1)
+"""No job is asked to save more often than this."""
 SERVES: Final = timedelta(days=7)
 """What a service is expected to go on for, when one offering is weighed against another."""
 
@@ -38,6 +42,36 @@ def _stay(rows: list[Row[Any]], taken: set[str]) -> Stay:
     ends = [row.ended_at for row in lost or rows]
     ended = None if None in ends and not lost else min((e for e in ends if e is not None), default=None)
     return Stay(rows[0].offering, min(row.recorded_at for row in rows), ended, bool(lost))
+
+
+def save_intervals(
+    connection: Connection, rows: Mapping[str, JobRow], held: places.Pods, now: datetime
+) -> dict[str, timedelta]:
+    """How often training that stands on spot should save, where it has told how long a save takes; its own interval is
+    the most (`cadence.best_interval`)."""
+    took = {id: seconds for id, row in rows.items() if (seconds := _save_seconds(row))}
+    if not took:
+        return {}
+    offerings = {row.name: row.offering for row in world.instances(connection)}
+    spot = {
+        node.name: offerings.get(node.instance or "", "")
+        for node in world.nodes(connection)
+        if node.capacity is CapacityType.SPOT
+    }
+    stays, notice = expected_lives(connection, now), world.shortest_notice(connection, now - REMEMBERED)
+    found = {}
+    for (job, _), pods in held.items():
+        on = {spot[pod.node] for pod in pods if pod.node in spot}
+        if job in took and on:
+            between = min(stays.get(offering, UNKNOWN) for offering in on) * HOUR
+            most = rows[job].job.checkpoint.interval
+            found[job] = best_interval(took[job], between, notice, min(LEAST, most), most)
+    return found
+
+
+def _save_seconds(row: JobRow) -> timedelta | None:
+    seconds = ((row.progress or {}).get("last_save") or {}).get("seconds")
+    return timedelta(seconds=seconds) if seconds else None
 
 
 def estimates_for(job: Job, stays: Mapping[str, float], left: timedelta | None) -> Estimates:

@@ -66,6 +66,8 @@ def submit_job(fleet: Fleet, request: JobRequest, principal: Principal, origin: 
         team = _team(connection, request, principal)
         request = _learned(connection, request, team)
         _refuse_impossible(connection, request)
+        if request.deadline is not None and request.deadline <= now:
+            raise Invalid(f"deadline {request.deadline:%Y-%m-%dT%H:%M:%SZ} has passed.")
         job = request.to_job(id=_job_id(request, origin), queue=team.queue, submitted_by=principal.login, at=now)
         jobs.add_job(connection, job)
         if origin is not None:

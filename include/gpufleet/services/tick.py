@@ -11,6 +11,7 @@ from gpufleet.services.ask_saves import ask_saves
 from gpufleet.services.fences import keep_fences
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.hand_over import hand_over
+from gpufleet.services.keep_deadlines import keep_deadlines
 from gpufleet.services.observe import observe
 from gpufleet.services.plan_capacity import plan_capacity
 from gpufleet.services.reconcile import reconcile
@@ -63,6 +64,7 @@ def one_round(fleet: Fleet) -> None:
     looks = observe(fleet)
     reconcile(fleet, looks)
     ask_saves(fleet)
+    keep_deadlines(fleet)
     hand_over(fleet)
     run_pass(fleet)
     end_stale_purchases(fleet)

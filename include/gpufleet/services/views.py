@@ -44,6 +44,7 @@ def job_view(fleet: Fleet, text: str) -> dict[str, Any]:
             "attempts": [_attempt(connection, row, a.number) for a in jobs.attempts(connection, row.job.id)],
             "checkpoints": [{"attempt": s.attempt, "step": s.step, "at": _iso(s.at), "bytes": s.bytes} for s in saves],
             "command": " ".join(row.job.container.command),
+            "deadline": _iso(row.job.deadline),
             "checkpoint_interval_s": row.job.checkpoint.interval.total_seconds(),
         }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Text, bindparam, cast, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Text, bindparam, cast, func, insert, select, update
 
 from gpufleet.model.snapshot import PodPlace
 from gpufleet.model.workload import Job, Kind
@@ -153,8 +153,17 @@ def live(connection: Connection) -> tuple[JobRow, ...]:
 def that_save(connection: Connection) -> tuple[JobRow, ...]:
     """Live training jobs that tell of themselves. One that tells nothing does not save through us: nobody is to be asked."""
     tells = t.job.c.progress.is_not(None) & (cast(t.job.c.progress, Text) != "null")
-    query = select(*_ROW).where(t.job.c.state.not_in(ENDED), t.job.c.kind == Kind.TRAINING.value, tells)
-    return tuple(map(_job_row, connection.execute(query.order_by(t.job.c.id))))
+    return _some(connection, t.job.c.state.not_in(ENDED), t.job.c.kind == Kind.TRAINING.value, tells)
+
+
+def running_with_deadline(connection: Connection) -> tuple[JobRow, ...]:
+    """Running jobs that are to be done by some instant. Few have one, so the rest is not even read."""
+    said = cast(t.job.c.spec, Text).like('%"deadline": "%')
+    return _some(connection, t.job.c.state == "running", said)
+
+
+def _some(connection: Connection, *which: ColumnElement[bool]) -> tuple[JobRow, ...]:
+    return tuple(map(_job_row, connection.execute(select(*_ROW).where(*which).order_by(t.job.c.id))))
 
 
 def recent(connection: Connection, limit: int = 200) -> tuple[JobRow, ...]:
@@ -241,12 +250,12 @@ def add_attempts(connection: Connection, new: Sequence[NewAttempt], now: datetim
     """
     if not new:
         return {}
-    count = func.max(t.attempt.c.number).label("last")
+    a = t.attempt.c
     last: dict[str, int] = {
         row.job: row.last
         for some in chunks(n.job for n in new)
         for row in connection.execute(
-            select(t.attempt.c.job, count).where(t.attempt.c.job.in_(some)).group_by(t.attempt.c.job)
+            select(a.job, func.max(a.number).label("last")).where(a.job.in_(some)).group_by(a.job)
         )
     }
     numbers = {n.job: last.get(n.job, 0) + 1 for n in new}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, insert, select, update
@@ -194,6 +194,13 @@ def taken_back(connection: Connection, since: datetime) -> set[str]:
     """Instances that their cloud takes back, by notices whose deadline is not before `since`."""
     i = t.interruption.c
     return set(connection.execute(select(i.instance).where(i.kind == "spot", i.deadline >= since)).scalars())
+
+
+def shortest_notice(connection: Connection, since: datetime) -> timedelta:
+    """The least time that a cloud has left between its notice and the end; none where it gave no notice lately."""
+    i = t.interruption.c
+    told = connection.execute(select(i.noticed_at, i.deadline).where(i.kind == "spot", i.deadline >= since))
+    return min((max(timedelta(0), row.deadline - row.noticed_at) for row in told), default=timedelta(0))
 
 
 def interruptions(connection: Connection, limit: int = 50) -> tuple[Row[Any], ...]:

@@ -58,6 +58,14 @@ REFUSED = {
     "a share as a flag": ({"share": True, "memory_gib": 4}, "share must be above 0"),
     "a runtime beyond the calendar": ({"runtime": "9999999999d"}, "runtime: '9999999999d' is longer than"),
     "a runtime of years": ({"runtime": "900000000d"}, "runtime: '900000000d' is longer than"),
+    "a deadline without a zone": ({"deadline": "2026-03-10T18:00:00", "runtime": "2h"}, "deadline must say its zone"),
+    "a deadline in words": ({"deadline": "tomorrow", "runtime": "2h"}, "deadline must be an instant such as"),
+    "a deadline that is a number": ({"deadline": 5, "runtime": "2h"}, "deadline must be an instant such as"),
+    "a deadline beyond the calendar": (
+        {"deadline": "0001-01-01T00:00:00+14:00", "runtime": "2h"},
+        "beyond the calendar",
+    ),
+    "a deadline alone": ({"deadline": "2026-03-10T18:00:00Z"}, "a deadline needs a runtime"),
     "memory with an exponent": ({"memory_gib": "1e99999999"}, "memory_gib must be a number of GiB"),
     "half a character": ({"name": "\ud800"}, "name must be plain text"),
     "a NUL in the command": ({"command": ["echo", "a\0b"]}, "command must be plain text"),
@@ -122,6 +130,11 @@ TAKEN = {
     ),
     "a command line is split as a shell would": ({"command": "echo 'a b'"}, "command", ("echo", "a b")),
     "a runtime": ({"runtime": "1h30m"}, "runtime", timedelta(minutes=90)),
+    "a deadline": (
+        {"deadline": "2026-03-10T18:00:00+01:00", "runtime": "2h"},
+        "deadline",
+        datetime(2026, 3, 10, 17, tzinfo=UTC),
+    ),
     "what a form leaves empty is not asked for": ({"models": [], "name": "", "env": {}}, "models", ()),
 }
 

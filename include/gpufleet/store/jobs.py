@@ -91,18 +91,12 @@ def _job_row(row: Row[Any]) -> JobRow:
 
 
 def add_job(connection: Connection, job: Job) -> None:
+    same = ("id", "name", "team", "project", "queue", "priority", "submitted_by", "submitted_at")
     connection.execute(
         insert(t.job).values(
-            id=job.id,
-            name=job.name,
-            team=job.team,
-            project=job.project,
-            queue=job.queue,
+            **{name: getattr(job, name) for name in same},
             kind=job.kind.value,
-            priority=job.priority,
             spec=dump_job(job),
-            submitted_by=job.submitted_by,
-            submitted_at=job.submitted_at,
             state="pending",
             intent="run",
             reason="",

@@ -17,6 +17,7 @@ from gpufleet.services.fleet import Fleet
 from gpufleet.settings import (
     Settings,
     buying_policy,
+    commitments,
     guards,
     home_from,
     load_settings,
@@ -75,6 +76,7 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS, connections
         scheduling=scheduling_policy(file),
         buying=buying_policy(file),
         guards=guards(file),
+        commitments=commitments(file),
         recovery=recovery_policy(file),
         handed=settings.handed,
         portal_url=_portal_url(settings.home, file.portal_url),

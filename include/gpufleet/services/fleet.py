@@ -14,6 +14,7 @@ from gpufleet.clouds.base import Cloud
 from gpufleet.clusters.base import Cluster
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.procurement.guards import Guards
+from gpufleet.procurement.portfolio import Offer
 from gpufleet.store.database import Database
 
 
@@ -36,6 +37,8 @@ class Fleet:
     scheduling: SchedulingPolicy = SchedulingPolicy()
     buying: BuyingPolicy = BuyingPolicy()
     guards: Guards = Guards()
+    commitments: tuple[Offer, ...] = ()
+    """What could be committed to, for the weekly review."""
     recovery: RecoveryPolicy = RecoveryPolicy()
     handed: Mapping[str, str] = field(default_factory=dict)
     """Queues that another scheduler places, each with the cluster where it does."""

@@ -105,7 +105,8 @@ def portfolio_of(fleet: Fleet) -> tuple[Portfolio, tuple[Offer, ...]]:
     with fleet.database.read() as connection:
         snapshot = frozen(connection, fleet, now)
         wanted = demand(snapshot, _history(connection, now), DemandPolicy(), _regions(fleet.guards))
-        offers = (*_there(snapshot.nodes), *map(_offer, (o for o, _, _ in world.offerings(connection) if o.available)))
+        on_sale = (o for o, _, _ in world.offerings(connection) if o.available)
+        offers = (*_there(snapshot.nodes), *fleet.commitments, *map(_offer, on_sale))
     most = Fraction(fleet.buying.max_hourly)
     return solve(wanted, offers, PortfolioPolicy(max_hourly=most, seconds=SOLVER_SECONDS)), offers
 

@@ -23,7 +23,8 @@ from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
 from gpufleet.procurement.guards import Guards
-from gpufleet.settings.buying import Buying, buying_of, guards_of
+from gpufleet.procurement.portfolio import Offer
+from gpufleet.settings.buying import Buying, buying_of, commitments_of, guards_of
 from gpufleet.settings.clouds import REAL_KINDS, CloudWorld
 from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
 from gpufleet.units import GpuAmount
@@ -277,6 +278,10 @@ def buying_policy(file: FleetFile) -> BuyingPolicy:
 
 def guards(file: FleetFile) -> Guards:
     return guards_of(file.buying)
+
+
+def commitments(file: FleetFile) -> tuple[Offer, ...]:
+    return commitments_of(file.buying)
 
 
 def recovery_policy(file: FleetFile) -> RecoveryPolicy:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from gpufleet.model.capacity import CapacityType
+from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy
 from gpufleet.procurement.guards import Guards, TeamGuard
+from gpufleet.procurement.portfolio import Offer
 from gpufleet.settings.worlds import Duration, Strict
 
 
@@ -24,6 +30,25 @@ class Allow(Strict):
     instance_types: tuple[str, ...] = ()
 
 
+class CommitmentEntry(Strict):
+    """What could be committed to: a reservation on offer, or hardware that could be owned. `price` is per GPU-hour,
+    used or not: everything that is paid for it over its term by the hours of the term."""
+
+    name: str
+    model: str
+    gpus: int = Field(ge=1, le=16)
+    price: Decimal = Field(gt=0)
+    capacity: Literal[CapacityType.RESERVED, CapacityType.OWNED] = CapacityType.RESERVED
+    region: str = ""
+    most: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _model_is_known(self) -> CommitmentEntry:
+        if self.model not in gpu_models():
+            raise ValueError(f"commitment '{self.name}' names GPU model '{self.model}', which is not in the catalogue")
+        return self
+
+
 class Buying(Strict):
     buy_after: Duration = BuyingPolicy().buy_after
     idle_for: Duration = BuyingPolicy().idle_for
@@ -37,11 +62,20 @@ class Buying(Strict):
     approval_for: Duration = Guards().approval_for
     ask_again_after: Duration = Guards().ask_again_after
     dry_run: bool = True
+    commitments: tuple[CommitmentEntry, ...] = ()
     billed_by: dict[str, Duration] = Field(default={})
 
 
 def buying_of(told: Buying) -> BuyingPolicy:
     return BuyingPolicy(buy_after=told.buy_after, idle_for=told.idle_for, max_hourly=told.max_hourly)
+
+
+def commitments_of(told: Buying) -> tuple[Offer, ...]:
+    """What the weekly review may advise to commit to."""
+    return tuple(
+        Offer(c.name, CapacityType(c.capacity), c.model, c.gpus, Fraction(c.price), c.region, most=c.most)
+        for c in told.commitments
+    )
 
 
 def guards_of(told: Buying) -> Guards:

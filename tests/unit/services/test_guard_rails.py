@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from tests.fleets import Played, played
 from tests.sandboxes import eventually
 
 from gpufleet.errors import Forbidden, Invalid, NotFound
+from gpufleet.model.capacity import CapacityType
 from gpufleet.model.policy import BuyingPolicy
 from gpufleet.model.tenancy import Principal
 from gpufleet.procurement.guards import Guards, TeamGuard
+from gpufleet.procurement.portfolio import Offer
 from gpufleet.services.approve_purchase import (
     approve_purchase,
     ask_about,
@@ -250,6 +253,17 @@ def test_the_view_has_what_waits_the_money_and_a_portfolio(fleet: Played) -> Non
     assert [one["team"] for one in view["waiting"]] == ["vision"]
     assert view["money"] == {"machines": 0, "hourly": "0.00", "today": "0.00", "daily": "1000"}
     assert view["portfolio"]["keeps_the_promise"] and view["portfolio"]["lines"]
+
+
+def test_the_review_advises_a_commitment_where_a_service_needs_one_and_one_is_on_offer(fleet: Played) -> None:
+    """Two whole nodes for a service: one is there, the second may be committed to, and inference never stands on spot."""
+    fleet.submit(gpus=8, pods=2, kind="inference", priority=60)
+    fleet.tick()
+    without = capacity_view(fleet.fleet)["portfolio"]
+    reserve = Offer("reserve-h100", CapacityType.RESERVED, "H100-80", 8, Fraction("4.30"), "east", most=4)
+    with_it = capacity_view(replace(fleet.fleet, commitments=(reserve,)))["portfolio"]
+    assert not without["keeps_the_promise"]
+    assert with_it["keeps_the_promise"] and any("reserve-h100" in line for line in with_it["lines"])
 
 
 def test_the_weekly_review_tells_how_busy_committed_nodes_were(fleet: Played) -> None:

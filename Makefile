@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
+ON_ALL_CORES := -n logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-bench setup-clouds demo up test ci check lint types layers fast bench bench-pages bench-speed test-long plane test-kubernetes clean
@@ -58,7 +59,7 @@ up: setup $(NEEDS_PLANE) ## The embedded fleet without the story
 	@$(BIN)/python -m tools.demo up $(ON_CLUSTER)
 
 test: setup-dev ## Every test that needs only Python and the registries, and one whole demo
-	@$(PYTEST) tests -m "not airflow and not browser and not demo and not long and not kubernetes"
+	@$(PYTEST) tests $(ON_ALL_CORES) -m "not airflow and not browser and not demo and not long and not kubernetes"
 	@$(PYTEST) tests -m demo
 
 ci: test ## What .ci/run calls: test, lint, types, layers, quick benchmarks, a browser, a running Airflow, a real Kubernetes

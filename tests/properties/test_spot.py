@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.simulation.spot.markets import lanes, recorded, terms
 
 from gpufleet.procurement.spot.terms import Terms
 from gpufleet.simulation.spot.market import Market
-from gpufleet.simulation.spot.ours import gpufleet
+from gpufleet.simulation.spot.ours import Ours
 from gpufleet.simulation.spot.policies import on_demand
 from gpufleet.simulation.spot.replay import Outcome, replay
 
@@ -25,7 +25,7 @@ TERMS = st.builds(Terms, work=st.integers(1, 90), deadline=st.integers(5, 140), 
 
 
 def ours(market: Market, asked: Terms, start: int) -> Outcome:
-    return replay(market, asked, start, gpufleet(market, asked, start))
+    return replay(market, asked, start, Ours(market, asked).job(start))
 
 
 @given(MARKETS, TERMS, st.integers(0, 39))
@@ -41,7 +41,15 @@ def test_a_deadline_that_nothing_can_meet_ends_as_early_as_it_can(market: Market
         assert ours(market, asked, start).ticks <= bought.ticks
 
 
+@given(st.integers(0, 2103), st.sampled_from([("48h", "51h"), ("48h", "53h"), ("24h", "26h")]))
+@settings(max_examples=6, deadline=None)
+def test_nor_by_jobs_that_fare_better_under_the_plain_rule(start: int, promised: tuple[str, str]) -> None:
+    market, asked = recorded("us-central1", 1), terms(*promised)
+    assert not ours(market, asked, start).missed
+
+
 @given(st.integers(0, 2103), st.integers(1, 200))
+@settings(max_examples=10, deadline=None)
 def test_it_never_sees_rows_that_are_still_to_come(start: int, ticks: int) -> None:
     market, asked = recorded("us-east", 16), terms("12h", "20h")
     blind = list(market.up)
@@ -53,7 +61,7 @@ def test_it_never_sees_rows_that_are_still_to_come(start: int, ticks: int) -> No
 def taken(market: Market, asked: Terms, start: int, ticks: int) -> list[int]:
     """Its first decisions."""
     found: list[int] = []
-    decide = gpufleet(market, asked, start)
+    decide = Ours(market, asked).job(start)
 
     def noted(at: object) -> int:
         found.append(decide(at))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Final
 
 from gpufleet.procurement.spot.terms import Terms
 from gpufleet.simulation.spot.market import Market
-from gpufleet.simulation.spot.ours import DEFINITION, gpufleet
+from gpufleet.simulation.spot.ours import DEFINITION, Ours
 from gpufleet.simulation.spot.policies import DEFINITIONS, NAMED
 from gpufleet.simulation.spot.replay import Outcome, replay
 
@@ -89,9 +89,9 @@ def study(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Study:
     """One job from each row of `starts`; `progress` hears how many have been replayed."""
-    outcomes = []
+    outcomes, ours = [], Ours(market, terms)
     for start in starts:
-        decide = gpufleet(market, terms, start) if policy == OURS else NAMED[policy](market, terms)
+        decide = ours.job(start) if policy == OURS else NAMED[policy](market, terms)
         outcomes.append(replay(market, terms, start, decide))
         progress(len(outcomes))
     return Study(policy, terms, tuple(outcomes))

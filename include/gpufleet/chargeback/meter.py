@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from gpufleet.chargeback.cover import Cover
 from gpufleet.chargeback.days import Day
 from gpufleet.chargeback.evidence import Quarantine
-from gpufleet.chargeback.tally import DayTally, Line
+from gpufleet.chargeback.tally import DayTally, Entries, Entry, Line
+from gpufleet.model.usage import NodeUp
 
 
 @dataclass(slots=True, eq=False)
@@ -19,8 +20,7 @@ class Seat:
 
     node: str
     announced: bool
-    up_id: str = ""
-    model: str = ""
+    up: NodeUp | None = None
     price: int | None = None
     matches: tuple[int, ...] = ()
     """The commitments that may cover it, in their order."""
@@ -28,6 +28,14 @@ class Seat:
     used: int = 0
     parts: dict[Part, None] = field(default_factory=dict)
     """What of it is more than nothing now; a dict, for its order."""
+
+    @property
+    def up_id(self) -> str:
+        return self.up.id if self.up else ""
+
+    @property
+    def model(self) -> str:
+        return self.up.model if self.up else ""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +58,7 @@ class Part:
 class Meter:
     """Holds the state of now; every change first books what was true until now."""
 
-    def __init__(self, commitments: int, quarantine: Quarantine) -> None:
+    def __init__(self, commitments: int, quarantine: Quarantine, *, detailed: bool) -> None:
         self.now = 0
         self.tallies: list[DayTally] = []
         self.touched: dict[Part, None] = {}
@@ -60,6 +68,7 @@ class Meter:
         self._parts: dict[int, Part] = {}
         self._running: dict[Part, None] = {}
         self._quarantine = quarantine
+        self._detailed = detailed
 
     def add(self, part: Part) -> None:
         """Make a part known; nothing of it is there yet."""
@@ -68,7 +77,7 @@ class Meter:
     def open_day(self, day: Day) -> None:
         """What is booked from now on belongs to this day."""
         self.book_all()
-        self.tallies.append(DayTally(day))
+        self.tallies.append(DayTally(day, entries={} if self._detailed else None))
 
     def set_amount(self, part: Part, amount: int) -> None:
         if part.amount == amount:
@@ -82,7 +91,7 @@ class Meter:
                 holder.pop(part, None)
         self._offer(part, 0, amount)
 
-    def set_seat(self, seat: Seat, price: int | None, matches: tuple[int, ...], up_id: str, model: str) -> None:
+    def set_seat(self, seat: Seat, price: int | None, matches: tuple[int, ...], up: NodeUp | None) -> None:
         """Another description or another price of a node, for all that is on it."""
         parts = list(seat.parts)
         for part in parts:
@@ -93,7 +102,7 @@ class Meter:
             seat.matches = matches
             for part in parts:
                 self._offer(part, 0, part.amount)
-        seat.price, seat.up_id, seat.model = price, up_id, model
+        seat.price, seat.up = price, up
 
     def set_commitment(self, k: int, capacity: int, rate: int) -> None:
         """From now on commitment `k` covers so much at this rate."""
@@ -141,6 +150,10 @@ class Meter:
             committed += cost
             day.covered[k] += covered * span
             day.covered_cost[k] += cost
+            if day.entries is not None:
+                self._enter(day.entries, part, k, self.rates[k], covered, span)
+        if part.free and day.entries is not None:
+            self._enter(day.entries, part, None, seat.price, part.free, span)
         if part.free and seat.price is not None:
             listed = part.free * span * seat.price
         elif part.free:
@@ -156,6 +169,18 @@ class Meter:
         line.usage[part.over] += listed
         line.commitment += committed
         line.by_model[seat.model] += part.amount * span
+
+    def _enter(self, entries: Entries, part: Part, k: int | None, price: int | None, amount: int, span: int) -> None:
+        """Write it down by itself: so much of the part, at this price, for the time until now."""
+        seat = part.seat
+        key = (part.rank, seat.up_id, k, price, seat.price)
+        entry = entries.get(key)
+        if entry is None:
+            begin = self.now - span
+            entry = entries[key] = Entry(part.rank, part.over, seat.node, seat.up, k, price, seat.price, begin, begin)
+        entry.end = self.now
+        entry.spans += amount * span
+        entry.cost += amount * span * (price or 0)
 
 
 def _note(part: Part, k: int, covered: int) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 from gpufleet.chargeback.pricing import Phase
-from gpufleet.chargeback.rates import PLATFORM, IdlePolicy, Rates, SharedCost, Split
+from gpufleet.chargeback.rates import PLATFORM, Commitment, IdlePolicy, Rates, SharedCost, Split
 from gpufleet.chargeback.tally import DayTally, Line, Scale
 
 ZERO = Fraction(0)
@@ -34,6 +34,10 @@ class Charges:
         return not any(getattr(self, f.name) for f in fields(self))
 
 
+Cause = tuple[str, str, Line]
+"""Column, what for (the GPU model of idle, the commitment's id, the shared cost's name), and who bears it."""
+
+
 @dataclass(slots=True)
 class Account:
     """The exact bill: every line, and what stays with the platform."""
@@ -43,6 +47,10 @@ class Account:
     idle_cost: Fraction = ZERO
     unused_hours: Fraction = ZERO
     unused_cost: Fraction = ZERO
+    causes: dict[Cause, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    """What lines bear that they did not use themselves, by itself."""
+    unused: dict[int, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    """GPU-hours and cost that were promised and not used, by the commitment's place in the rates."""
 
 
 def add_day(account: Account, day: DayTally, scale: Scale, rates: Rates, terms: Sequence[Sequence[Phase]]) -> None:
@@ -51,7 +59,7 @@ def add_day(account: Account, day: DayTally, scale: Scale, rates: Rates, terms: 
     sharing.use(rates.over_quota_factor)
     sharing.idle(rates.idle)
     for k, (commitment, term) in enumerate(zip(rates.commitments, terms, strict=True)):
-        sharing.unused(k, commitment.owner, commitment.gpus, term)
+        sharing.unused(k, commitment, term)
     for cost in rates.shared_costs:
         sharing.shared(cost)
 
@@ -83,11 +91,11 @@ class _Day:
         if policy is IdlePolicy.PROPORTIONAL:
             for model, costs in sorted(self._day.idle_cost.items()):
                 weights = {line: self._day.lines[line].by_model.get(model, 0) for line in self._held}
-                stays -= self._to_lines(self._scale.money(costs), weights, "idle")
+                stays -= self._to_lines(self._scale.money(costs), weights, "idle", model)
         elif policy is IdlePolicy.QUOTA_HOLDERS:
             for team, cost in self._borne().items():
                 stays -= cost
-                self._to_team(team, cost, "idle")
+                self._to_team(team, cost, "idle", "")
         self._account.idle_cost += stays
 
     def _borne(self) -> dict[str, Fraction]:
@@ -97,20 +105,23 @@ class _Day:
         # an hour of instants has an hour of divisors: pairs keep the common denominators small for longest
         return {team: _sum(costs) * self._scale.money(1) for team, costs in by_team.items()}
 
-    def unused(self, k: int, owner: str, gpus: int, term: Sequence[Phase]) -> None:
+    def unused(self, k: int, commitment: Commitment, term: Sequence[Phase]) -> None:
         """Rule 21: what a commitment promised this day, less what it covered."""
         promised = cost = ZERO
         for phase in term:
             span = min(phase.end, self._day.day.end) - max(phase.begin, self._day.day.begin)
-            hours = self._scale.hours(max(0, span) * gpus * self._scale.grains)
+            hours = self._scale.hours(max(0, span) * commitment.gpus * self._scale.grains)
             promised += hours
             cost += hours * phase.rate
         cost -= self._scale.money(self._day.covered_cost[k])
-        self._account.unused_hours += promised - self._scale.hours(self._day.covered[k])
-        if owner == PLATFORM:
+        hours = promised - self._scale.hours(self._day.covered[k])
+        before = self._account.unused.get(k, (ZERO, ZERO))
+        self._account.unused[k] = (before[0] + hours, before[1] + cost)
+        self._account.unused_hours += hours
+        if commitment.owner == PLATFORM:
             self._account.unused_cost += cost
         else:
-            self._to_team(owner, cost, "commitment")
+            self._to_team(commitment.owner, cost, "commitment", commitment.id)
 
     def shared(self, cost: SharedCost) -> None:
         """Rule 23: this day's part of a cost that no GPU caused."""
@@ -118,40 +129,41 @@ class _Day:
             return
         amount = cost.amount / ((cost.end - cost.begin) // timedelta(days=1))
         if cost.split is Split.GPU_HOURS:
-            borne = self._to_lines(amount, self._held, "shared")
+            borne = self._to_lines(amount, self._held, "shared", cost.name)
         else:
-            borne = self._to_teams(amount, self._weights(cost.split), "shared")
+            borne = self._to_teams(amount, self._weights(cost.split), cost.name)
         if amount != borne:
-            self._bear((PLATFORM, ""), amount - borne, "shared")
+            self._bear((PLATFORM, ""), amount - borne, "shared", cost.name)
 
     def _weights(self, split: Split | Mapping[str, Fraction]) -> Mapping[str, Fraction]:
         return dict.fromkeys(self._of_team, Fraction(1)) if isinstance(split, Split) else split
 
     # ---------------------------------------------------------------- who bears it
 
-    def _to_teams(self, amount: Fraction, weights: Mapping[str, Fraction], column: str) -> Fraction:
+    def _to_teams(self, amount: Fraction, weights: Mapping[str, Fraction], what: str) -> Fraction:
         total = sum(weights.values(), ZERO)
         for team, weight in sorted(weights.items()):
             if weight:
-                self._to_team(team, amount * weight / total, column)
+                self._to_team(team, amount * weight / total, "shared", what)
         return amount if total else ZERO
 
-    def _to_team(self, team: str, amount: Fraction, column: str) -> None:
+    def _to_team(self, team: str, amount: Fraction, column: str, what: str) -> None:
         """Rule 24: by its projects' GPU-hours; a team without any has a line of its own."""
         if team in self._of_team:
-            self._to_lines(amount, self._of_team[team], column)
+            self._to_lines(amount, self._of_team[team], column, what)
         else:
-            self._bear((team, ""), amount, column)
+            self._bear((team, ""), amount, column, what)
 
-    def _to_lines(self, amount: Fraction, weights: Mapping[Line, int], column: str) -> Fraction:
+    def _to_lines(self, amount: Fraction, weights: Mapping[Line, int], column: str, what: str) -> Fraction:
         """Share by weight; what was shared: all of it, or nothing where all weights are 0."""
         total = sum(weights.values())
         for line, weight in weights.items():
             if weight:
-                self._bear(line, amount * weight / total, column)
+                self._bear(line, amount * weight / total, column, what)
         return amount if total else ZERO
 
-    def _bear(self, line: Line, amount: Fraction, column: str) -> None:
+    def _bear(self, line: Line, amount: Fraction, column: str, what: str) -> None:
+        self._account.causes[column, what, line] += amount
         charges = self._account.lines[line]
         setattr(charges, column, getattr(charges, column) + amount)
 

@@ -130,7 +130,11 @@ def _deal_lines(units: int, column: dict[Line, Fraction]) -> dict[Line, int]:
 def deal(units: int, weights: Sequence[Fraction]) -> list[int]:
     """Whole units by weight; those left go to the largest remainders, in the order of the list (rule 27)."""
     common = lcm(*(w.denominator for w in weights))
-    parts = [w.numerator * (common // w.denominator) for w in weights]
+    return deal_whole(units, [w.numerator * (common // w.denominator) for w in weights])
+
+
+def deal_whole(units: int, parts: Sequence[int]) -> list[int]:
+    """The same by whole weights."""
     whole = sum(parts)
     if not whole:
         return [0] * len(parts)

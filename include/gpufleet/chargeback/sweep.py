@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
@@ -19,6 +20,21 @@ from gpufleet.chargeback.quotas import QuotaHolders, Quotas, Stake
 from gpufleet.chargeback.rates import IdlePolicy, Rates
 from gpufleet.chargeback.tally import DayTally, Scale
 
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The sums of every day, and the grids they are counted in. A part of stretch i has the rank 2 i, or over quota 2 i + 1;
+    the idle of node i stands behind all of them."""
+
+    scale: Scale
+    tallies: list[DayTally]
+    held: list[Stretch]
+
+    def stretch(self, rank: int) -> Stretch | None:
+        """Whose part it is; None for idle."""
+        return self.held[rank // 2] if rank < 2 * len(self.held) else None
+
+
 Turn = tuple[int, Callable[..., None], tuple[Any, ...]]
 """At this instant, this happens."""
 
@@ -29,8 +45,10 @@ def sweep(
     lives: Mapping[str, Life],
     rates: Rates,
     quarantine: Quarantine,
-) -> tuple[Scale, list[DayTally]]:
-    """The sums of every day, and the grids they are counted in."""
+    *,
+    detailed: bool = False,
+) -> Swept:
+    """Every day of the window; `detailed` also keeps every reason by itself."""
     begin, end = window[0].begin, window[-1].end
     posted = postings(lives, {c.stretch.event.node for c in changes}, rates, begin, end)
     terms = [phases(c) for c in rates.commitments]
@@ -38,7 +56,7 @@ def sweep(
         [*(c.amount for c in changes), *rates.quotas.values()],
         [*(p.price for p in posted if p.price is not None), *(phase.rate for term in terms for phase in term)],
     )
-    stage = _Stage(scale, posted, changes, rates, quarantine)
+    stage = _Stage(scale, posted, changes, rates, Meter(len(rates.commitments), quarantine, detailed=detailed))
     turns: list[Turn] = [(d.begin, stage.meter.open_day, (d,)) for d in window]
     turns += stage.commitment_turns(rates, terms, begin, end)
     turns += stage.node_turns(posted)
@@ -46,7 +64,7 @@ def sweep(
     # a stable sort: what happens to one node at one instant stays in its order, node-down before node-up
     turns.sort(key=itemgetter(0))
     stage.play(turns, begin, end)
-    return scale, stage.meter.tallies
+    return Swept(scale, stage.meter.tallies, stage.held)
 
 
 class _Stage:
@@ -58,22 +76,23 @@ class _Stage:
         posted: Sequence[Posting],
         changes: Sequence[Change],
         rates: Rates,
-        quarantine: Quarantine,
+        meter: Meter,
     ) -> None:
-        self.meter = Meter(len(rates.commitments), quarantine)
+        self.meter = meter
         given = None if rates.quota is None else {team: scale.amount(q) for team, q in rates.quota.items()}
         self._quotas = Quotas(self.meter, given)
         self._holders = QuotaHolders(self.meter, self._quotas) if rates.idle is IdlePolicy.QUOTA_HOLDERS else None
         self._scale = scale
         self._seats = {p.node: Seat(p.node, announced=p.up is not None) for p in posted}
-        self._stakes = self._seat_stretches(list(dict.fromkeys(c.stretch for c in changes)))
+        self.held = sorted(dict.fromkeys(c.stretch for c in changes), key=_cover_order)
+        self._stakes = self._seat_stretches(self.held)
         self._idle = self._seat_idle(2 * len(self._stakes))
         self._moved: dict[str, Seat] = {}
 
     def _seat_stretches(self, held: list[Stretch]) -> dict[Stretch, Stake]:
         turn = {s: i for i, s in enumerate(sorted(held, key=_quota_order))}
         stakes: dict[Stretch, Stake] = {}
-        for i, stretch in enumerate(sorted(held, key=_cover_order)):
+        for i, stretch in enumerate(held):
             event = stretch.event
             seat, line = self._seats[event.node], (event.team, event.project)
             guaranteed = Part(2 * i, seat, line, event.id)
@@ -143,7 +162,7 @@ class _Stage:
     def _post(self, posting: Posting) -> None:
         seat, up = self._seats[posting.node], posting.up
         price = None if posting.price is None else self._scale.price(posting.price)
-        self.meter.set_seat(seat, price, posting.commitments, up.id if up else "", up.model if up else "")
+        self.meter.set_seat(seat, price, posting.commitments, up)
         seat.gpus = self._scale.amount(posting.gpus)
         if up:
             self._moved[seat.node] = seat

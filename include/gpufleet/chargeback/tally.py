@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import lcm
 
 from gpufleet.chargeback.days import HOUR, Day
+from gpufleet.model.usage import NodeUp
 
 Line = tuple[str, str]
 """Team and project."""
@@ -55,6 +56,32 @@ class LineTally:
         return self.spans[0] + self.spans[1]
 
 
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What one part was at one price on one day: GPU-time in grains x microseconds, cost in those x coins.
+
+    `commitment` is what covers it, by its place in the rates, else None; `price` what it costs (None: no price fits) and
+    `listed` the list price then, in coins. [begin, end) are its first and last instant; between them it may have paused.
+    """
+
+    rank: int
+    """Of the part, as the sweep counts them."""
+    over: bool
+    node: str
+    up: NodeUp | None
+    commitment: int | None
+    price: int | None
+    listed: int | None
+    begin: int
+    end: int
+    spans: int = 0
+    cost: int = 0
+
+
+Entries = dict[tuple[int, str, int | None, int | None, int | None], Entry]
+"""By rank, id of the node-up, commitment, price and list price."""
+
+
 @dataclass(slots=True)
 class DayTally:
     """One day of the fleet."""
@@ -69,3 +96,5 @@ class DayTally:
     covered_cost: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     borne: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     """Rule 22, `quota-holders`: what a team bears, by the number it is yet to be divided by."""
+    entries: Entries | None = None
+    """Every reason by itself, where charges are wanted."""

@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 ON_ALL_CORES := -n logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-bench setup-clouds demo up test ci check lint types layers fast bench bench-pages bench-speed test-long plane test-kubernetes clean
+.PHONY: help setup setup-dev setup-bench setup-clouds setup-finance demo up test ci check lint types layers fast bench bench-pages bench-speed test-long plane test-kubernetes clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -29,7 +29,12 @@ $(VENV)/.runtime: $(VENV)/.tools requirements.txt pyproject.toml
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.bench $(VENV)/.clouds requirements-dev.txt
+$(VENV)/.finance: $(VENV)/.runtime requirements-finance.txt
+	@echo "installing what writes and checks the night's files"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-finance.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.bench $(VENV)/.clouds $(VENV)/.finance requirements-dev.txt
 	@echo "installing what the tests need"
 	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.txt
 	@touch $@
@@ -48,6 +53,8 @@ setup: $(VENV)/.runtime ## .venv from the committed lock, with gpufleet in .venv
 setup-dev: $(VENV)/.dev ## setup, plus what the tests need
 setup-bench: $(VENV)/.bench ## setup, plus what draws the benchmarks' charts
 setup-clouds: $(VENV)/.clouds ## setup, plus what buys machines in AWS, Google Cloud and Azure
+
+setup-finance: $(VENV)/.finance ## setup, plus what writes and checks the files of chargeback
 
 ON_CLUSTER = $(if $(CLUSTER),--cluster $(CLUSTER))
 NEEDS_PLANE = $(if $(filter kubernetes,$(CLUSTER)),plane)

@@ -6,11 +6,13 @@ transaction. A second run replaces the provisional statement.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
-from gpufleet.chargeback import Bill, bill
+from gpufleet.chargeback import Bill
+from gpufleet.chargeback.billing import itemised
 from gpufleet.chargeback.conservation import faults
 from gpufleet.chargeback.days import first_instant, micros
 from gpufleet.chargeback.rates import Rates
@@ -20,9 +22,11 @@ from gpufleet.formats.bill import to_json
 from gpufleet.formats.events import event_of_row
 from gpufleet.formats.rates import day as day_of
 from gpufleet.formats.rates import rates_of
+from gpufleet.model.charge import Charge
 from gpufleet.model.usage import UsageEvent
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import ledger, world
+from gpufleet.store.charges import put_charges
 
 PROVISIONAL: Final = "provisional"
 ALL_TIME: Final = datetime.max.replace(tzinfo=UTC)
@@ -67,20 +71,22 @@ def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
     known = facts(fleet)
     # use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it
     events = known.events if known.has_begun(first) else []
-    found = bill(events, known.rates, first, first + timedelta(days=1))
+    found, charges = itemised(events, known.rates, first)
     for fault in faults(found, events, known.rates):
         raise Permanent(f"The bill of {day} does not add up, nothing was published: {fault}.")
     told = to_json(found)
     answer = {"day": day, "state": PROVISIONAL, **{key: told[key] for key in told if key not in ("from", "to")}}
-    if not _publish(fleet, day, found, answer, known.revision):
+    if not _publish(fleet, day, found, answer, known.revision, charges):
         return settle_day(fleet, day)  # the ledger grew and somebody was faster: bill what is known now
     path = fleet.home / "exports" / f"statement-{day}.csv"
     write_statement(path, answer)
     return {**answer, "csv": str(path), "revision": known.revision}
 
 
-def _publish(fleet: Fleet, day: str, found: Bill, answer: dict[str, Any], revision: int) -> bool:
-    """Write the statement; False where one of a later revision is there already."""
+def _publish(
+    fleet: Fleet, day: str, found: Bill, answer: dict[str, Any], revision: int, charges: Iterable[Charge]
+) -> bool:
+    """Write the statement and its charges; False where one of a later revision is there already."""
     nano = 10 ** (9 - found.decimals)
     lines = [
         {
@@ -109,4 +115,5 @@ def _publish(fleet: Fleet, day: str, found: Bill, answer: dict[str, Any], revisi
             published_at=fleet.clock.now(),
             answer=answer,
         )
+        put_charges(connection, found.start, charges)
     return True

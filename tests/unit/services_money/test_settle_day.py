@@ -170,7 +170,7 @@ def test_a_later_statement_is_never_replaced_by_an_earlier_one(
     fleet: Fleet, tell: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run reads more of the ledger and publishes first: ours bills again with what is known now."""
-    real, once = service.bill, iter([True])
+    real, once = service.itemised, iter([True])
 
     def slow(*args: Any, **kwargs: Any) -> Any:
         if next(once, False):
@@ -178,7 +178,7 @@ def test_a_later_statement_is_never_replaced_by_an_earlier_one(
             assert settle_day(fleet, DAY)["revision"] == 7
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(service, "bill", slow)
+    monkeypatch.setattr(service, "itemised", slow)
     assert settle_day(fleet, DAY)["revision"] == 7
     with fleet.database.read() as connection:
         row = ledger.day(connection, DAY)

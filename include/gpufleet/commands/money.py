@@ -35,7 +35,7 @@ def bill_files(events: Path, rates: Path, start: str, end: str, *, by: str, exac
 
 def bill_fleet(fleet: Fleet, start: str, end: str, *, by: str, exact: bool, as_json: bool) -> None:
     """Bill the fleet's ledger by the fleet's rates."""
-    from gpufleet.services.settle_day import facts
+    from gpufleet.services.ledger_facts import facts
 
     first, last, grouping = _asked(start, end, by)
     known = facts(fleet)

@@ -18,6 +18,12 @@ def is_platform(teams: Iterable[Team], principal: Principal) -> bool:
     return principal.is_admin or any(role_in(team, principal) is Role.PLATFORM for team in teams)
 
 
+def check_platform(teams: Iterable[Team], principal: Principal, what: str) -> None:
+    """Raises Forbidden for who is not of the platform."""
+    if not is_platform(teams, principal):
+        raise Forbidden(f"'{principal.login}' may not {what}: that is for the platform's people.")
+
+
 def may_act_for(teams: Iterable[Team], team: Team, principal: Principal) -> bool:
     """Submit and cancel for the team: its members but those of finance, and the platform."""
     return is_platform(teams, principal) or role_in(team, principal) in (Role.MEMBER, Role.LEAD)

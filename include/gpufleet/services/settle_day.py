@@ -7,59 +7,25 @@ transaction. A second run replaces the provisional statement.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Any, Final
 
 from gpufleet.chargeback import Bill
 from gpufleet.chargeback.billing import itemised
 from gpufleet.chargeback.conservation import faults
-from gpufleet.chargeback.days import first_instant, micros
-from gpufleet.chargeback.rates import Rates
 from gpufleet.errors import Invalid, Permanent
 from gpufleet.exports.statement_csv import write_statement
 from gpufleet.formats.bill import to_json
-from gpufleet.formats.events import event_of_row
 from gpufleet.formats.rates import day as day_of
-from gpufleet.formats.rates import rates_of
 from gpufleet.model.charge import Charge
-from gpufleet.model.usage import UsageEvent
+from gpufleet.model.statement import Standing
 from gpufleet.services.fleet import Fleet
-from gpufleet.store import ledger, world
+from gpufleet.services.ledger_facts import facts
+from gpufleet.services.months import corrections_on
+from gpufleet.store import ledger
 from gpufleet.store.charges import put_charges
 
-PROVISIONAL: Final = "provisional"
-ALL_TIME: Final = datetime.max.replace(tzinfo=UTC)
-"""Rule 4: what lies after a day can still say something about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a bill is made of, as the ledger has it at one revision."""
-
-    events: list[UsageEvent]
-    rates: Rates
-    revision: int
-    until: datetime
-    """The latest instant that anything is known of, by the clusters' clocks, the events and our own clock."""
-
-    def has_begun(self, day: date) -> bool:
-        return first_instant(day, self.rates.timezone) <= micros(self.until)
-
-
-def facts(fleet: Fleet) -> Facts:
-    """Raises Invalid that names the rates file where no rates are configured."""
-    file = fleet.home / "rates.yaml"
-    with fleet.database.read() as connection:
-        stored = ledger.rates(connection)
-        if not stored:
-            raise Invalid(f"No rates are configured: write {file} and apply it with gpufleet doctor --migrate.")
-        rows = ledger.usage_until(connection, ALL_TIME)
-        revision = ledger.ledger_revision(connection)
-        clocks = [c.cluster_time for c in world.clusters(connection).values()]
-    events = [event_of_row(row) for row in rows]
-    until = max([fleet.clock.now(), *clocks, *(e.at for e in events)])
-    return Facts(events, rates_of(stored, f"{file} (as applied)"), revision, until)
+PROVISIONAL: Final = Standing.PROVISIONAL.value
 
 
 def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
@@ -72,11 +38,13 @@ def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
     # use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it
     events = known.events if known.has_begun(first) else []
     found, charges = itemised(events, known.rates, first)
+    with fleet.database.read() as connection:
+        late = tuple(corrections_on(connection, known, first))
     for fault in faults(found, events, known.rates):
         raise Permanent(f"The bill of {day} does not add up, nothing was published: {fault}.")
     told = to_json(found)
     answer = {"day": day, "state": PROVISIONAL, **{key: told[key] for key in told if key not in ("from", "to")}}
-    if not _publish(fleet, day, found, answer, known.revision, charges):
+    if not _publish(fleet, day, found, answer, known.revision, chain(charges, late)):
         return settle_day(fleet, day)  # the ledger grew and somebody was faster: bill what is known now
     path = fleet.home / "exports" / f"statement-{day}.csv"
     write_statement(path, answer)

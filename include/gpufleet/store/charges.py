@@ -34,8 +34,7 @@ def charges(connection: Connection, first: date, last: date) -> Iterator[Charge]
     c = t.charge.c
     order = (c.team, c.project, c.job, c.attempt, c.node, c.gpu, c.begin, c.kind, c.id)
     query = select(*_ROW).where(c.day >= first, c.day < last).order_by(*order)
-    streamed = connection.execution_options(yield_per=AT_ONCE).execute(query)
-    for row in streamed:
+    for row in connection.execute(query, execution_options={"yield_per": AT_ONCE}):
         yield _charge(row)
 
 

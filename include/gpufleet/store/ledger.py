@@ -75,6 +75,12 @@ def days(connection: Connection, limit: int = 31) -> tuple[Row[Any], ...]:
     return tuple(connection.execute(select(t.day_status).order_by(t.day_status.c.day.desc()).limit(limit)))
 
 
+def days_between(connection: Connection, first: str, last: str) -> tuple[Row[Any], ...]:
+    """The settled days of [first, last), in order."""
+    d = t.day_status.c.day
+    return tuple(connection.execute(select(t.day_status).where(d >= first, d < last).order_by(d)))
+
+
 def statement(connection: Connection, day: str) -> tuple[Row[Any], ...]:
     s = t.statement_line
     return tuple(connection.execute(select(s).where(s.c.day == day).order_by(s.c.team, s.c.project)))

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from gpufleet.exports.spreadsheet_safe import tame
+
 COLUMNS: Final = (
     "day", "team", "project", "gpu_hours", "over_quota_gpu_hours", "usage_cost", "idle_cost", "commitment_cost",
     "shared_cost", "total", "currency", "state",
@@ -22,7 +24,6 @@ COLUMNS: Final = (
 
 IDLE: Final = "(idle)"
 UNUSED: Final = "(unused commitment)"
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def statement_csv(answer: Mapping[str, Any]) -> str:
@@ -32,7 +33,7 @@ def statement_csv(answer: Mapping[str, Any]) -> str:
     writer.writeheader()
     for row in _rows(answer):
         same = {"day": answer["day"], "currency": answer["currency"], "state": answer["state"]}
-        writer.writerow({column: _tame(value) for column, value in {**row, **same}.items()})
+        writer.writerow({column: tame(value) for column, value in {**row, **same}.items()})
     return out.getvalue()
 
 
@@ -68,8 +69,3 @@ def _zero(number: str) -> str:
     """Nothing, with as many decimals."""
     _, point, decimals = number.partition(".")
     return "0" + point + "0" * len(decimals)
-
-
-def _tame(cell: str) -> str:
-    """A name that a spreadsheet would run as a formula gets an apostrophe in front; numbers are never negative here."""
-    return f"'{cell}" if cell.startswith(FORMULA) else cell

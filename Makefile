@@ -59,10 +59,10 @@ setup-finance: $(VENV)/.finance ## setup, plus what writes and checks the files 
 ON_CLUSTER = $(if $(CLUSTER),--cluster $(CLUSTER))
 NEEDS_PLANE = $(if $(filter kubernetes,$(CLUSTER)),plane)
 
-demo: setup $(NEEDS_PLANE) ## The embedded fleet and its main story; EXIT=1 ends by itself; CLUSTER=kubernetes on a real API
+demo: setup setup-finance $(NEEDS_PLANE) ## The embedded fleet and its main story; EXIT=1 ends by itself; CLUSTER=kubernetes on a real API
 	@$(BIN)/python -m tools.demo demo $(if $(EXIT),--exit) $(ON_CLUSTER)
 
-up: setup $(NEEDS_PLANE) ## The embedded fleet without the story
+up: setup setup-finance $(NEEDS_PLANE) ## The embedded fleet without the story
 	@$(BIN)/python -m tools.demo up $(ON_CLUSTER)
 
 test: setup-dev ## Every test that needs only Python and the registries, and one whole demo

@@ -1,8 +1,12 @@
 """### Last night's bill
 
-One run for each finance day (the partition key, e.g. `2026-09-15`). Publishes the day as *provisional*: use from the
-ledger, priced, by team and project, with idle cost stated; totals add up to the cost of the fleet. Running a day again
-replaces its provisional statement with the same numbers unless the ledger has grown.
+One run for each finance day (the partition key, e.g. `2026-09-15`).
+
+- **settle**: use from the ledger, priced, as *provisional*: every charge, with idle cost stated; totals add up to the cost of
+  the fleet. Running a day again replaces its provisional statement with the same numbers unless the ledger has grown.
+- **check**: schema, sums, ranges and references (Great Expectations; Data Docs in the home's `data-docs`). A failed check names
+  its rows and publishes nothing: what was published before stays.
+- **publish**: the month to date as FOCUS 1.4, workbook, a statement for each team, journal, summaries and a manifest.
 """
 
 from __future__ import annotations
@@ -21,12 +25,24 @@ DAY = Param(None, type=["null", "string"], title="Day", description="Empty: the 
      default_args={"owner": "gpufleet", "retries": 2, "retry_delay": timedelta(minutes=1)})  # fmt: skip
 def chargeback_nightly() -> None:
     @task
-    def publish(dag_run: Any = None, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    def settle(dag_run: Any = None, params: dict[str, Any] | None = None) -> dict[str, Any]:
         from gpufleet_airflow.tasks import settle_day
 
         return settle_day((params or {}).get("day") or dag_run.partition_key)
 
-    publish()
+    @task
+    def check(settled: dict[str, Any]) -> dict[str, Any]:
+        from gpufleet_airflow.tasks import check_day
+
+        return check_day(settled["day"])
+
+    @task
+    def publish(checked: dict[str, Any]) -> dict[str, Any]:
+        from gpufleet_airflow.tasks import publish_night
+
+        return publish_night(checked["day"])
+
+    publish(check(settle()))
 
 
 chargeback_nightly()

@@ -76,6 +76,25 @@ def settle_day(day: str) -> dict[str, Any]:
     return settle_day(_fleet(), day)
 
 
+def check_day(day: str) -> dict[str, Any]:
+    """Look at a settled day before it is published; a failed check fails the task with its sentence, without a retry."""
+    from airflow.sdk.exceptions import AirflowFailException
+    from gpufleet.errors import Permanent
+    from gpufleet.services.publish_night import check_day
+
+    try:
+        return check_day(_fleet(), day)
+    except Permanent as e:
+        raise AirflowFailException(str(e)) from None
+
+
+def publish_night(day: str) -> dict[str, Any]:
+    """The month up to and with the day, as files."""
+    from gpufleet.services.publish_night import publish_night
+
+    return publish_night(_fleet(), day)
+
+
 def open_interruptions() -> list[dict[str, Any]]:
     """For each notice that is not over the run that follows it: the same notice has the same run."""
     from gpufleet.services.interruptions import open_interruptions

@@ -27,9 +27,9 @@ def bill(story: Story) -> None:
     day = to_midnight(story) - timedelta(days=1) if story.is_sandbox else story.cluster.observe().cluster_time
     run = story.admin.trigger("chargeback_nightly", {"day": f"{day:%Y-%m-%d}"}, partition_key=f"{day:%Y-%m-%d}")
     story.holds(
-        lambda: story.admin.run_state("chargeback_nightly", run) in ("success", "failed"), 90, "the nightly run ends"
+        lambda: story.admin.run_state("chargeback_nightly", run) in ("success", "failed"), 150, "the nightly run ends"
     )
-    answer = story.admin.xcom("chargeback_nightly", run, "publish")
+    answer = story.admin.xcom("chargeback_nightly", run, "settle")
     tell.statement(answer)
     tell.say(
         "train-digits: " + ", ".join(f"attempt {n} {hours:.2f} GPU-hours" for n, hours in _hours(story, "train-digits"))
@@ -40,7 +40,13 @@ def bill(story: Story) -> None:
     if sum(map(Decimal, parts)) != Decimal(answer["total"]):
         raise StoryBroke(f"the lines add up to {sum(map(Decimal, parts))}, the total says {answer['total']}")
     tell.held("every line and the total add up to the cost of the fleet")
+    files = story.admin.xcom("chargeback_nightly", run, "publish")
+    index = Path(files["to"]) / files["published"] / "index.html"
+    if not index.is_file():
+        raise StoryBroke("the night's files are not there")
+    tell.held("the charges passed the night's checks, and sum to the bill")
     tell.say(f"written: {shell_path(Path(answer['csv']))}")
+    tell.say(f"FOCUS, workbook, statements, journal: {shell_path(index)}")
 
 
 def _title(story: Story) -> str:

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
-from gpufleet.chargeback.statement import HOUR_DECIMALS
-from gpufleet.formats.bill import decimal
-from gpufleet.model.statement import Statement, StatementRow
-
-MONEY: Final = ("usage", "idle", "commitment", "shared", "credit", "adjustment", "total")
-
-
-def money(units: int, decimals: int) -> str:
-    """Minor units as a plain decimal number, credits with their sign."""
-    return f"-{decimal(-units, decimals)}" if units < 0 else decimal(units, decimals)
-
-
-def hours(units: int) -> str:
-    return money(units, HOUR_DECIMALS)
+from gpufleet.model.statement import MONEY, Statement, StatementRow, grouped, hours, money
 
 
 def statement_json(found: Statement) -> dict[str, Any]:
@@ -47,14 +33,6 @@ def _sums(found: Statement, rows: Iterable[StatementRow]) -> dict[str, str]:
     told = {"gpu_hours": hours(sum(r.gpu_hours for r in some))}
     told["over_quota_gpu_hours"] = hours(sum(r.over_quota_hours for r in some))
     return told | {name: money(sum(getattr(r, name) for r in some), found.decimals) for name in MONEY}
-
-
-def grouped(rows: Iterable[StatementRow], key: Callable[[StatementRow], str]) -> list[tuple[str, list[StatementRow]]]:
-    """By key, in order."""
-    groups: dict[str, list[StatementRow]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
-    return sorted(groups.items())
 
 
 def statement_lines(found: Statement) -> list[str]:

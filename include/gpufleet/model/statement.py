@@ -5,9 +5,12 @@ Team, project, job, day: `rows` are the lowest level; each other level is a plai
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Final
 
 
 class Standing(StrEnum):
@@ -96,3 +99,30 @@ class Statement:
     @property
     def total(self) -> int:
         return sum(row.total for row in self.rows) + self.idle_cost + self.unused_cost
+
+
+# ------------------------------------------------------------------ its numbers as text
+
+MONEY: Final = ("usage", "idle", "commitment", "shared", "credit", "adjustment", "total")
+"""The columns of money, in the order in which they are shown."""
+HOUR_PLACES: Final = 6
+
+
+def money(units: int, decimals: int) -> str:
+    """Minor units as a plain decimal number, all decimals written out, below nothing with its sign."""
+    sign, amount = ("-", -units) if units < 0 else ("", units)
+    whole, rest = divmod(amount, 10**decimals)
+    return f"{sign}{whole}.{rest:0{decimals}d}" if decimals else f"{sign}{whole}"
+
+
+def hours(units: int) -> str:
+    """GPU-hours with six decimals."""
+    return money(units, HOUR_PLACES)
+
+
+def grouped(rows: Iterable[StatementRow], key: Callable[[StatementRow], str]) -> list[tuple[str, list[StatementRow]]]:
+    """By key, in order."""
+    groups: dict[str, list[StatementRow]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return sorted(groups.items())

@@ -45,7 +45,7 @@ def statement_of(fleet: Fleet, month: str, until: date | None = None) -> Stateme
     first, last = days_of(month)
     last = min(last, until) if until else last
     with fleet.database.read() as connection:
-        rates = _rates(fleet, connection)
+        rates = rates_now(fleet, connection)
         rows = [row for row in ledger.days_between(connection, first.isoformat(), last.isoformat())]
         if not rows:
             raise Invalid(
@@ -88,7 +88,7 @@ def close_month(fleet: Fleet, month: str, principal: Principal) -> dict[str, Any
         known = stored.month(connection, month)
         if known is not None and known.state == CLOSED:
             return month_view(known)
-        rates = _rates(fleet, connection)
+        rates = rates_now(fleet, connection)
         _refuse_open(connection, month, first, last, rates, now)
         rows = tuple(stored.charges(connection, first, last))
         sealed = digest(rows)
@@ -197,7 +197,7 @@ def _now(known: Facts, first: date, last: date) -> Iterator[Charge]:
         yield from itemised(known.events, known.rates, first + timedelta(days=n))[1]
 
 
-def _rates(fleet: Fleet, connection: Connection) -> Rates:
+def rates_now(fleet: Fleet, connection: Connection) -> Rates:
     told = ledger.rates(connection)
     if not told:
         raise Invalid(f"No rates are configured: write {fleet.home / 'rates.yaml'} and apply it.")

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from gpufleet.errors import Invalid
 from gpufleet.model.catalogue import gpu_models
@@ -25,11 +25,10 @@ from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
 from gpufleet.procurement.guards import Guards
 from gpufleet.procurement.portfolio import Offer
 from gpufleet.settings.buying import Buying, buying_of, commitments_of, guards_of
-from gpufleet.settings.clouds import REAL_KINDS, CloudWorld
-from gpufleet.settings.worlds import KINDS, ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
+from gpufleet.settings.clouds import CloudWorld
+from gpufleet.settings.reading import load_file, read_yaml
+from gpufleet.settings.worlds import ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
 from gpufleet.units import GpuAmount
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class Checkpoints(Strict):
@@ -200,8 +199,8 @@ def home_from(environment: Mapping[str, str], given: str | None = None) -> Path:
 
 def load_settings(home: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the files of a home; raises Invalid naming file and key."""
-    file = _load(home / "fleet.yaml", FleetFile)
-    teams = _load(home / "teams.yaml", TeamsFile)
+    file = load_file(home / "fleet.yaml", FleetFile)
+    teams = load_file(home / "teams.yaml", TeamsFile)
     queues = tuple(map(_queue, teams.queues))
     return Settings(
         home=home,
@@ -216,40 +215,7 @@ def load_settings(home: Path, environment: Mapping[str, str] = os.environ) -> Se
 
 def _rates(path: Path) -> dict[str, Any]:
     """As it stands, every value as text: instants and amounts are read by the bill's own rules."""
-    return _yaml(path, yaml.BaseLoader) if path.is_file() else {}
-
-
-def _yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yaml.SafeLoader) -> dict[str, Any]:
-    try:
-        value = yaml.load(path.read_text(), Loader=loader)
-    except FileNotFoundError:
-        raise Invalid(f"{path} is missing.") from None
-    except UnicodeDecodeError:
-        raise Invalid(f"{path} is not text in UTF-8.") from None
-    except yaml.YAMLError as e:
-        raise Invalid(f"{path} is not YAML: {str(e).splitlines()[0]}.") from None
-    if not isinstance(value, dict):
-        raise Invalid(f"{path} must be a mapping of keys.")
-    return value
-
-
-def _load(path: Path, kind: type[M]) -> M:
-    try:
-        return kind.model_validate(_yaml(path))
-    except ValidationError as e:
-        first = e.errors()[0]
-        key = _key(first["loc"], without_kind=first["type"].startswith("union_tag"))
-        what = (
-            "is not a known key" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
-        )
-        raise Invalid(f"{path}: {key + ': ' if key else ''}{what}.") from None
-
-
-def _key(loc: tuple[int | str, ...], *, without_kind: bool) -> str:
-    """As a person finds it in the file: pydantic also names the kind of world whose keys were tried."""
-    return ".".join(
-        str(part) for part in (*(p for p in loc if p not in (*KINDS, *REAL_KINDS)), *(["kind"] if without_kind else []))
-    )
+    return read_yaml(path, yaml.BaseLoader) if path.is_file() else {}
 
 
 def _amounts(amounts: Amounts) -> tuple[tuple[str, GpuAmount], ...]:

@@ -37,6 +37,17 @@ def add_usages(connection: Connection, events: Sequence[dict[str, Any]], recorde
     return len(new)
 
 
+def told_teams(connection: Connection) -> frozenset[str]:
+    """Every team that ever used something."""
+    team = t.usage_event.c.team
+    return frozenset(connection.execute(select(team).where(team.is_not(None)).distinct()).scalars())
+
+
+def told_nodes(connection: Connection) -> frozenset[str]:
+    """Every node that was ever heard of."""
+    return frozenset(connection.execute(select(t.usage_event.c.node).distinct()).scalars())
+
+
 def usage_until(connection: Connection, until: datetime) -> tuple[Row[Any], ...]:
     """Every event before `until`, in order of time."""
     u = t.usage_event.c

@@ -1,0 +1,216 @@
+"""Checks a settled day and publishes the month to date: FOCUS, workbook, statements, journal, summaries, manifest.
+
+A check that fails, or a file that cannot be written, publishes nothing: what was published before stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from gpufleet import __version__
+from gpufleet.chargeback.days import EPOCH, first_instant
+from gpufleet.chargeback.rates import PLATFORM, Rates
+from gpufleet.errors import Invalid, Permanent
+from gpufleet.exports import checks, focus, focus_files, journal, pages, publish, summaries, workbook
+from gpufleet.formats.rates import day as day_of
+from gpufleet.model.charge import Charge
+from gpufleet.model.statement import Statement, StatementRow, TeamBudget, money
+from gpufleet.services.fleet import Fleet
+from gpufleet.services.months import CLOSED, days_of, rates_now, statement_of
+from gpufleet.settings.finance import Finance, load_finance
+from gpufleet.store import charges as stored
+from gpufleet.store import ledger, tenancy
+
+FILES: Final = {
+    "focus_cost_and_usage.csv": "every charge of the month, FOCUS 1.4",
+    "focus_cost_and_usage.parquet": "the same with exact decimals",
+    "statement.xlsx": "teams, projects, jobs and days as a workbook",
+    "journal.csv": "cost centre, account and amount, to be booked",
+    "summary_by_team.csv": "totals by team",
+    "summary_by_project.csv": "totals by team and project",
+    "summary_by_job.csv": "totals by team, project and job",
+    "summary_by_day.csv": "totals by day and team",
+}
+UNASSIGNED: Final = "unassigned"
+"""The cost centre of all, until finance.yaml names any."""
+LAST_DAYS: Final = 7
+"""Days whose mean is taken for each day that is left of the month."""
+
+
+def check_day(fleet: Fleet, day: str) -> dict[str, Any]:
+    """Raises Permanent with every failed check; answers with how many charges were looked at."""
+    first = day_of(day)
+    with fleet.database.read() as connection:
+        row = ledger.day(connection, day)
+        if row is None:
+            raise Invalid(f"{day} is not settled: run chargeback_nightly for it.")
+        found = [c for c in stored.charges(connection, first, first + timedelta(days=1)) if not c.corrects]
+        rates = rates_now(fleet, connection)
+        expected = _expected(
+            row, rates, ledger.told_teams(connection), ledger.told_nodes(connection), tenancy_names(connection)
+        )
+    failed = checks.check_night(found, expected, day, fleet.home / "data-docs" / day)
+    if failed:
+        raise Permanent(f"{day} is not published: {'; '.join(failed)}. Data Docs: {fleet.home / 'data-docs' / day}.")
+    return {"day": day, "charges": len(found)}
+
+
+def tenancy_names(connection: Any) -> frozenset[str]:
+    return frozenset(team.name for team in tenancy.teams(connection))
+
+
+def _expected(
+    row: Any, rates: Rates, told: frozenset[str], nodes: frozenset[str], teams: frozenset[str]
+) -> checks.Expected:
+    """From the day's answer, which was made and checked apart from its charges."""
+    half = 5 * 10 ** (8 - rates.decimals)
+    hours = sum(Decimal(line["gpu_hours"]) for line in row.answer["lines"]) + Decimal(row.answer["idle"]["gpu_hours"])
+    named = {c.owner for c in rates.commitments} | {
+        t for s in rates.shared_costs if isinstance(s.split, Mapping) for t in s.split
+    }
+    return checks.Expected(
+        total_nano=row.total_nano,
+        hours_nano=int(hours * 10**9),
+        slack_nano=half,
+        hours_slack_nano=500,
+        teams=frozenset({PLATFORM, *told, *teams, *named}),
+        nodes=nodes,
+        dearest_nano=checks.DEAREST * 10 ** (2 - min(2, rates.decimals)),
+    )
+
+
+def publish_night(fleet: Fleet, day: str) -> dict[str, Any]:
+    """The month up to and with `day`; the same ledger gives the same bytes, and is published once."""
+    last = day_of(day)
+    month = f"{last:%Y-%m}"
+    finance = load_finance(fleet.home)
+    found = statement_of(fleet, month, last + timedelta(days=1))
+    found = replace(found, budgets=budgets(found, finance))
+    with fleet.database.read() as connection:
+        rates = rates_now(fleet, connection)
+        closed = {row.month for row in stored.months(connection) if row.state == CLOSED}
+        told = ledger.rates(connection)
+    with tempfile.TemporaryDirectory(prefix="gpufleet-night-") as temporary:
+        folder = Path(temporary)
+        count = _write_all(fleet, folder, found, rates, finance)
+        facts = {
+            "focus": focus.VERSION, "product": __version__, "month": month, "day": day, "standing": found.standing.value,
+            "ledger_revision": found.revision, "currency": found.currency, "timezone": rates.timezone.key,
+            "rates_sha256": sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(),
+            "total": money(found.total, found.decimals), "charges": count,
+        }  # fmt: skip
+        where = _place(fleet, finance)
+        name = publish.publish(where, folder, publish.manifest_of(folder, facts))
+    publish.thin_out(where, last, finance.keep_days, closed)
+    return {"day": day, "published": name, "to": where, "charges": count, "total": facts["total"]}
+
+
+def _place(fleet: Fleet, finance: Finance) -> str:
+    return finance.publish_to if "://" in finance.publish_to else str(fleet.home / finance.publish_to)
+
+
+def _write_all(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: Finance) -> int:
+    count = _focus(fleet, folder, found, rates, finance)
+    workbook.write_workbook(folder / "statement.xlsx", found, list(_rates_rows(rates)))
+    booked = journal.bookings(
+        found, finance.accounts.model_dump(), finance.cost_centres, finance.default_cost_centre or "unassigned"
+    )
+    (folder / "journal.csv").write_text(journal.journal_csv(found, booked))
+    for level in summaries.LEVELS:
+        (folder / f"summary_by_{level}.csv").write_text(summaries.summary_csv(found, level))
+    teams = sorted({row.team for row in found.rows})
+    names = {team: f"teams/{n:03d}-{_slug(team)}.html" for n, team in enumerate(teams, 1)}
+    (folder / "teams").mkdir()
+    for team, name in names.items():
+        (folder / name).write_text(pages.team_page(found, team))
+    (folder / "index.html").write_text(pages.index_page(found, FILES, names))
+    return count
+
+
+def _focus(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: Finance) -> int:
+    first, last = days_of(f"{found.begin:%Y-%m}")
+    delivery = focus.Delivery(
+        account=fleet.id,
+        currency=found.currency,
+        issuer=finance.issuer,
+        period_begin=_instant(first, rates),
+        period_end=_instant(last, rates),
+        standing=found.standing,
+        revision=found.revision,
+    )
+    with (folder / "focus_cost_and_usage.csv").open("w", newline="") as out:
+        count = focus_files.write_csv(out, _charges(fleet, first, found.end), delivery)
+    focus_files.write_parquet(folder / "focus_cost_and_usage.parquet", _charges(fleet, first, found.end), delivery)
+    return count
+
+
+def _charges(fleet: Fleet, first: date, last: date) -> Iterator[Charge]:
+    with fleet.database.read() as connection:
+        yield from stored.charges(connection, first, last)
+
+
+def _instant(day: date, rates: Rates) -> datetime:
+    return (EPOCH + timedelta(microseconds=first_instant(day, rates.timezone))).astimezone(UTC)
+
+
+def _slug(team: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in team)[:40]
+
+
+def _rates_rows(rates: Rates) -> Iterator[tuple[str, str, str]]:
+    for price in rates.prices:
+        each = (
+            f"{price.per_gpu_hour} per GPU-hour"
+            if price.per_node_hour is None
+            else f"{price.per_node_hour} per node-hour"
+        )
+        yield "Price", ", ".join(f"{k} {v}" for k, v in sorted(price.match.items())) or "everything else", each
+    for c in rates.commitments:
+        yield (
+            "Commitment",
+            f"{c.id}, {c.gpus} GPUs, owner {c.owner}",
+            f"{c.upfront} upfront, {c.per_gpu_hour} per GPU-hour",
+        )
+    for cost in rates.shared_costs:
+        yield "Shared cost", f"{cost.name}, {cost.begin} to {cost.end}", str(cost.amount)
+    yield "Over-quota factor", "", str(rates.over_quota_factor)
+
+
+def budgets(found: Statement, finance: Finance) -> tuple[TeamBudget, ...]:
+    """Of every team: what it cost, and that plus the mean of the last days for each day that is left."""
+    _, month_end = days_of(f"{found.begin:%Y-%m}")
+    left = (month_end - found.end).days
+    rows: dict[str, list[StatementRow]] = defaultdict(list)
+    for row in found.rows:
+        rows[row.team].append(row)
+    return tuple(
+        TeamBudget(
+            team, _cost(some), _cost(some) + _pace(some, found) * left // LAST_DAYS, _limit(found, finance, team)
+        )
+        for team, some in sorted(rows.items())
+    )
+
+
+def _cost(rows: list[StatementRow]) -> int:
+    return sum(row.total for row in rows)
+
+
+def _pace(rows: list[StatementRow], found: Statement) -> int:
+    """What the last seven days cost; of a younger month as much for each day it has."""
+    days = min(LAST_DAYS, (found.end - found.begin).days)
+    recent = _cost([row for row in rows if row.day >= found.end - timedelta(days=days)])
+    return recent * LAST_DAYS // days
+
+
+def _limit(found: Statement, finance: Finance, team: str) -> int | None:
+    amount = finance.budgets.get(team)
+    return None if amount is None else int(amount * 10**found.decimals)

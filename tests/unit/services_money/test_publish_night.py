@@ -1,0 +1,155 @@
+"""A night from the ledger to its files: whole or not at all, once however often, and never without its checks."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from datetime import date, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import fsspec
+import pytest
+from sqlalchemy import update
+from tests.unit.services_money.test_months import FIRST, fleet, tell  # noqa: F401 (fixtures)
+
+from gpufleet.errors import Invalid, Permanent
+from gpufleet.exports import publish as publishing
+from gpufleet.services import publish_night as service
+from gpufleet.services.fleet import Fleet
+from gpufleet.services.publish_night import check_day, publish_night
+from gpufleet.services.settle_day import settle_day
+from gpufleet.store import schema as t
+
+DAYS = ("2026-02-01", "2026-02-02")
+
+
+@pytest.fixture
+def night(fleet: Fleet, tell: Callable[..., None]) -> Fleet:  # noqa: F811
+    for day in DAYS:
+        settle_day(fleet, day)
+    return fleet
+
+
+def files(fleet: Fleet) -> dict[str, bytes]:  # noqa: F811
+    root = fleet.home / "exports"
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file() and p.suffix != ""}
+
+
+def latest(fleet: Fleet) -> Path:  # noqa: F811
+    root = fleet.home / "exports"
+    return Path(root / json.loads((root / "latest.json").read_text())["path"])
+
+
+def test_every_file_is_there_and_the_manifest_knows_it(night: Fleet) -> None:
+    check_day(night, DAYS[1])
+    told = publish_night(night, DAYS[1])
+    folder = latest(night)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} == {
+        *manifest["files"],
+        "manifest.json",
+    }
+    for name, facts in manifest["files"].items():
+        data = (folder / name).read_bytes()
+        assert (facts["bytes"], facts["sha256"]) == (len(data), sha256(data).hexdigest())
+    assert {*service.FILES, "index.html"} <= set(manifest["files"])
+    assert (manifest["total"], manifest["standing"], manifest["month"]) == (told["total"], "provisional", "2026-02")
+    rows = list(csv.DictReader((folder / "focus_cost_and_usage.csv").open()))
+    assert len(rows) == manifest["charges"]
+    exact = sum(Decimal(row["EffectiveCost"]) for row in rows)
+    assert abs(exact - Decimal(manifest["total"])) <= Decimal("0.005")
+
+
+def test_published_twice_is_published_once(night: Fleet) -> None:
+    publish_night(night, DAYS[1])
+    first = files(night)
+    settle_day(night, DAYS[1])
+    publish_night(night, DAYS[1])
+    assert files(night) == first
+
+
+def test_an_older_night_published_again_does_not_take_the_place_of_the_newest(night: Fleet) -> None:
+    publish_night(night, DAYS[1])
+    newest = latest(night)
+    publish_night(night, DAYS[0])
+    assert latest(night) == newest
+
+
+def test_two_at_once_leave_one_whole_set(night: Fleet) -> None:
+    both = [Thread(target=publish_night, args=(night, DAYS[1])) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert [p for p in files(night) if p.endswith("manifest.json")] == [
+        str(latest(night).relative_to(night.home / "exports") / "manifest.json")
+    ]
+    assert not [p for p in files(night) if "draft" in p]
+
+
+def test_killed_in_the_middle_nobody_reads_half_a_night(night: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_night(night, DAYS[0])
+    before = latest(night)
+    real, left = publishing._put, iter([])
+
+    def killed(*args: Any) -> None:
+        next(left)
+
+    monkeypatch.setattr(publishing, "_put", killed)
+    with pytest.raises(StopIteration):
+        publish_night(night, DAYS[1])
+    assert latest(night) == before, "files without a manifest and a pointer are nobody's"
+    monkeypatch.setattr(publishing, "_put", real)
+    publish_night(night, DAYS[1])
+    assert latest(night) != before and (latest(night) / "manifest.json").is_file()
+
+
+def test_a_day_that_fails_its_check_is_not_published_and_says_why(night: Fleet) -> None:
+    publish_night(night, DAYS[0])
+    before = files(night)
+    with night.database.write() as connection:
+        connection.execute(update(t.charge).where(t.charge.c.day == date(2026, 2, 2)).values(team="nobody"))
+    with pytest.raises(Permanent, match=r"2026-02-02 is not published: check of .* on team failed: .* 'nobody'"):
+        check_day(night, DAYS[1])
+    assert files(night) == before
+    assert (night.home / "data-docs" / DAYS[1] / "index.html").is_file()
+
+
+def test_a_day_that_is_not_settled_is_said_so(night: Fleet) -> None:
+    with pytest.raises(Invalid, match="2026-02-09 is not settled"):
+        check_day(night, "2026-02-09")
+
+
+def test_an_object_store_takes_it_as_a_folder_does(night: Fleet) -> None:
+    (night.home / "finance.yaml").write_text(
+        "publish_to: memory://books\ncost_centres: {vision: 'A'}\ndefault_cost_centre: 'Z'\n"
+    )
+    publish_night(night, DAYS[1])
+    publish_night(night, DAYS[1])
+    store = fsspec.filesystem("memory")
+    pointer = json.loads(store.cat_file("/books/latest.json"))
+    manifest = json.loads(store.cat_file(f"/books/{pointer['manifest']}"))
+    assert all(store.exists(f"/books/{pointer['path']}/{name}") for name in manifest["files"])
+    assert len([p for p in store.find("/books") if p.endswith("manifest.json")]) == 1
+    store.rm("/books", recursive=True)
+
+
+def test_what_is_wrong_in_finance_yaml_is_named(night: Fleet) -> None:
+    (night.home / "finance.yaml").write_text("keep_day: 5\n")
+    with pytest.raises(Invalid, match=r"finance.yaml: keep_day: is not a known key"):
+        publish_night(night, DAYS[1])
+
+
+def test_old_nights_go_and_the_last_of_each_month_stays(night: Fleet) -> None:
+    (night.home / "finance.yaml").write_text("keep_days: 2\n")
+    for n in range(2, 7):
+        settle_day(night, (FIRST.date() + timedelta(days=n)).isoformat())
+    for n in range(7):
+        publish_night(night, (FIRST.date() + timedelta(days=n)).isoformat())
+    kept = sorted(p.name[4:14] for p in (night.home / "exports" / "period=2026-02").iterdir() if p.is_dir())
+    assert kept == ["2026-02-05", "2026-02-06", "2026-02-07"]

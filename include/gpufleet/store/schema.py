@@ -1,7 +1,7 @@
 """Every table under one name, for queries (`schema.job`) and for Alembic."""
 
 from gpufleet.store.tables.columns import Instant, metadata
-from gpufleet.store.tables.money import charge, day_status, month, rate, statement_line, usage_event
+from gpufleet.store.tables.money import day_status, rate, statement_line, usage_event
 from gpufleet.store.tables.places import cluster, instance, interruption, node, offering
 from gpufleet.store.tables.tenancy import audit, fleet, lease, member, project, queue, quota, team, team_dag, team_token
 from gpufleet.store.tables.work import assignment, attempt, checkpoint, claim, job, memory_peak, operation, verdict
@@ -11,7 +11,6 @@ __all__ = [
     "assignment",
     "attempt",
     "audit",
-    "charge",
     "checkpoint",
     "claim",
     "cluster",
@@ -24,7 +23,6 @@ __all__ = [
     "member",
     "memory_peak",
     "metadata",
-    "month",
     "node",
     "offering",
     "operation",

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.charges import month_of_everything
+from tests.money_stories import month_of_everything
 
 from gpufleet.exports.checks import Expected, check_night
 from gpufleet.model.charge import Charge, ChargeKind

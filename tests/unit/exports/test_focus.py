@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from focus_data_toolkit.model.validator import lint_focus_1_4_structure
-from tests.charges import MONTH, month_of_everything
+from tests.money_stories import MONTH, month_of_everything
 
 from gpufleet.exports.focus import COLUMNS, DECIMALS, Delivery
 from gpufleet.exports.focus_files import write_csv, write_parquet

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import openpyxl
 import pytest
-from tests.charges import TEN, month_of_everything
+from tests.money_stories import TEN, month_of_everything
 
 from gpufleet.chargeback.month import dealt, summed
 from gpufleet.errors import Invalid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Date, ForeignKey, Index, Integer, String, Table
+from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, String, Table
 
 from gpufleet.store.tables.columns import Instant, metadata
 
@@ -52,52 +52,4 @@ statement_line = Table(
     Column("gpu_hours", String(40), nullable=False),
     Column("total_nano", BigInteger, nullable=False),
     Column("facts", JSON, nullable=False),
-)
-
-charge = Table(
-    "charge",
-    metadata,
-    Column("day", Date, primary_key=True),
-    Column("id", String(24), primary_key=True),
-    Column("kind", String(16), nullable=False),
-    Column("begin", Instant, nullable=False),
-    Column("end", Instant, nullable=False),
-    Column("team", String(64), nullable=False),
-    Column("project", String(64), nullable=False),
-    Column("cost_nano", BigInteger, nullable=False),
-    Column("billed_nano", BigInteger, nullable=False),
-    Column("hours_nano", BigInteger, nullable=False),
-    Column("list_price_nano", BigInteger),
-    Column("price_nano", BigInteger),
-    Column("job", String(64), nullable=False),
-    Column("attempt", Integer),
-    Column("node", String(128), nullable=False),
-    Column("gpu", Integer),
-    Column("profile", String(32), nullable=False),
-    Column("start", Integer),
-    Column("fraction", String(90), nullable=False),
-    Column("model", String(64), nullable=False),
-    Column("capacity", String(32), nullable=False),
-    Column("provider", String(64), nullable=False),
-    Column("region", String(64), nullable=False),
-    Column("quota", String(16), nullable=False),
-    Column("commitment", String(200), nullable=False),
-    Column("estimated", Boolean, nullable=False),
-    Column("corrects", String(7), nullable=False),
-    Column("note", String(200), nullable=False),
-    Index("ix_charge_order", "day", "team", "project", "job"),
-)
-
-month = Table(
-    "month",
-    metadata,
-    Column("month", String(7), primary_key=True),
-    Column("state", String(16), nullable=False),  # closed | reopened
-    Column("closed_at", Instant, nullable=False),
-    Column("closed_by", String(64), nullable=False),
-    Column("revision", Integer, nullable=False),
-    Column("currency", String(3), nullable=False),
-    Column("total_nano", BigInteger, nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("history", JSON, nullable=False, default=list),
 )

@@ -31,7 +31,7 @@ def read_charges(connection: Connection, table: Table, first: date, last: date) 
     c = table.c
     order = (c.team, c.project, c.job, func.coalesce(c.attempt, 0), c.node, func.coalesce(c.gpu, -1), c.begin, c.kind)
     asked = select(table).where(c.day >= first.isoformat(), c.day < last.isoformat()).order_by(*order, c.id)
-    for row in connection.execution_options(yield_per=2000).execute(asked):
+    for row in connection.execute(asked, execution_options={"yield_per": 2000}):
         yield charge_of(row)
 
 

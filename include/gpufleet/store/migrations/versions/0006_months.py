@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -16,7 +18,7 @@ GUARDED = ("charge", "booked_charge", "day_status", "statement_line")
 """Tables whose rows belong to a day."""
 
 
-def _charge_columns() -> list[sa.Column]:
+def _charge_columns() -> list[sa.Column[Any]]:
     texts = {
         "kind": 16,
         "team": 64,

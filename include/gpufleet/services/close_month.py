@@ -57,7 +57,7 @@ def close_month(fleet: Fleet, text: str, principal: Principal) -> dict[str, Any]
     month, policy = month_named(text), finance(fleet)
     first = month.end + timedelta(days=policy.close_on - 1)
     with fleet.database.read() as connection:
-        _require_finance(connection, principal)
+        require_finance(connection, principal)
         before = months.standing_close(connection, month.id)
     if before is not None:
         return told(before)
@@ -135,10 +135,11 @@ def told(close: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _require_finance(connection: Connection, principal: Principal) -> None:
+def require_finance(connection: Connection, principal: Principal) -> None:
+    """Raises Forbidden for who is neither of finance nor of the platform."""
     teams = tenancy.teams(connection)
     if not is_platform(teams, principal) and not any(role_in(team, principal) is Role.FINANCE for team in teams):
-        raise Forbidden(f"{principal.login} may not close a month; ask finance or the platform.")
+        raise Forbidden(f"{principal.login} may not change the books; ask finance or the platform.")
 
 
 def _seal(connection: Connection, fleet: Fleet, month: Month, principal: Principal) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -15,8 +17,10 @@ from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.corrections import corrections
 from gpufleet.chargeback.losses import Fault, Loss, credits_for
 from gpufleet.chargeback.month import MonthToDate, fold, month_statement
+from gpufleet.chargeback.reconciliation import Books, reconcile
 from gpufleet.chargeback.rounding import apportion, nearest
 from gpufleet.model.charge import Charge, ChargeKind
+from gpufleet.model.invoice import InvoiceKind, InvoiceLine
 from gpufleet.model.statement import Standing
 
 NEVER_POSITIVE = {ChargeKind.CREDIT}
@@ -105,3 +109,36 @@ def test_a_changed_month_has_another_hash(charges: list[Charge]) -> None:
     assert whole == seal(list(charges)) and whole.total_nano == sum(c.cost_nano for c in charges)
     if charges:
         assert seal(charges[1:]).sha256 != whole.sha256
+
+
+LINES = st.lists(
+    st.builds(
+        lambda machine, day, cents, kind: InvoiceLine(
+            "aws",
+            "I",
+            machine,
+            at(date(2026, 3, day), 5),
+            at(date(2026, 3, day), 6),
+            kind,
+            Decimal(cents).scaleb(-4),
+            "USD",
+        ),
+        st.sampled_from(["", "node-1", "node-2"]),
+        st.integers(1, 9),
+        st.integers(-(10**9), 10**9),
+        st.sampled_from(list(InvoiceKind)),
+    ),
+    max_size=20,
+)
+
+
+@given(MONTH, LINES)
+def test_ours_and_the_adjustments_are_the_invoice(charges: list[Charge], lines: list[InvoiceLine]) -> None:
+    days = {date(2026, 3, d): (at(date(2026, 3, d)), at(date(2026, 3, d), 24)) for d in range(1, 10)}
+    ours = [replace(c, provider="aws") for c in charges]
+    found = reconcile(ours, lines, Books("aws", "USD", {}, days, day_of=lambda t: t.date()))
+    assert found.ours + sum(c.cost_nano for c in found.adjustments) == found.theirs
+    assert found.theirs == sum(int(line.amount * 10**9) for line in lines)
+    assert len({(c.day, c.id) for c in found.adjustments}) == len(found.adjustments)
+    again = reconcile([*ours, *found.adjustments], lines, Books("aws", "USD", {}, days, day_of=lambda t: t.date()))
+    assert again == found, "what is booked is not compared again"

@@ -7,13 +7,13 @@ of the month; a re-opening keeps it too, with who did it and why.
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row
 
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.corrections import corrections
-from gpufleet.chargeback.finance import SETTLE_DAYS
+from gpufleet.chargeback.finance import SETTLE_DAYS, Finance
 from gpufleet.chargeback.losses import credits_for
 from gpufleet.errors import Forbidden, Invalid, NotFound
 from gpufleet.formats.rates import rates_of
@@ -27,6 +27,9 @@ from gpufleet.services.rights import is_platform, role_in
 from gpufleet.services.settle_day import facts
 from gpufleet.store import charges as stored
 from gpufleet.store import ledger, months, tenancy
+
+NIGHT: Final = Principal("nightly", is_admin=True)
+"""Who closes a month that nobody closed by hand."""
 
 
 def today(fleet: Fleet) -> date:
@@ -55,7 +58,7 @@ def close_month(fleet: Fleet, text: str, principal: Principal) -> dict[str, Any]
     Raises Forbidden for who is neither of finance nor of the platform, and Invalid before its day.
     """
     month, policy = month_named(text), finance(fleet)
-    first = month.end + timedelta(days=policy.close_on - 1)
+    first = _first_close(month, policy)
     with fleet.database.read() as connection:
         require_finance(connection, principal)
         before = months.standing_close(connection, month.id)
@@ -101,23 +104,45 @@ def verify_month(fleet: Fleet, text: str) -> dict[str, Any]:
     return {**told(close), "now": now.sha256, "holds": (now.sha256, now.rows) == (close.sha256, close.rows)}
 
 
+def close_due_months(fleet: Fleet) -> list[str]:
+    """Close each month that was never closed and whose day has come, the oldest first; returns them.
+
+    A month that a person opened again is closed by a person.
+    """
+    now, policy = today(fleet), finance(fleet)
+    with fleet.database.read() as connection:
+        named = sorted({day[:7] for day in months.day_states(connection, date.min, now)})
+        never = [month_named(name) for name in named if not months.closes(connection, name)]
+    due = [month.id for month in never if _first_close(month, policy) <= now]
+    for name in due:
+        close_month(fleet, name, NIGHT)
+    return due
+
+
 def correct_closed_months(fleet: Fleet) -> list[Charge]:
-    """Book today what the ledger now says about closed months beyond what was said; returns what was booked."""
-    day = today(fleet)
-    known = facts(fleet)
+    """Book today what the ledger now says about closed months beyond what was said; returns what was booked.
+
+    The ledger is read without a lock; where it grew meanwhile it is read again.
+    """
+    known, share, day = facts(fleet), finance(fleet).credit_share, today(fleet)
+    with fleet.database.read() as connection:
+        names, lost = months.closed_months(connection), losses(connection)
+    said = {name: [c for d in month_named(name).days for c in metered(known, d)] for name in names}
     found: list[Charge] = []
     with fleet.database.write() as connection:
-        share = finance(fleet).credit_share
-        for name in months.closed_months(connection):
-            month = month_named(name)
-            now = [charge for d in month.days for charge in metered(known, d)]
-            if share:
-                now += credits_for(list(now), losses(connection), share)
-            about = list(months.booked_about(connection, name))
-            late = list(corrections(name, _as_closed(connection, month), about, now, day))
-            months.book(connection, f"correction/{name}", late, again=False)
-            found += late
-    return found
+        if ledger.ledger_revision(connection) == known.revision and months.closed_months(connection) == names:
+            for name, now in said.items():
+                given = credits_for(now, lost, share) if share else ()
+                found += _correct(connection, month_named(name), [*now, *given], day)
+            return found
+    return correct_closed_months(fleet)
+
+
+def _correct(connection: Connection, month: Month, known: list[Charge], day: date) -> list[Charge]:
+    about = list(months.booked_about(connection, month.id))
+    late = list(corrections(month.id, _as_closed(connection, month), about, known, day))
+    months.book(connection, f"correction/{month.id}", late, again=False)
+    return late
 
 
 def told(close: Row[Any]) -> dict[str, Any]:
@@ -140,6 +165,10 @@ def require_finance(connection: Connection, principal: Principal) -> None:
     teams = tenancy.teams(connection)
     if not is_platform(teams, principal) and not any(role_in(team, principal) is Role.FINANCE for team in teams):
         raise Forbidden(f"{principal.login} may not change the books; ask finance or the platform.")
+
+
+def _first_close(month: Month, policy: Finance) -> date:
+    return month.end + timedelta(days=policy.close_on - 1)
 
 
 def _seal(connection: Connection, fleet: Fleet, month: Month, principal: Principal) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from gpufleet.chargeback import Bill, BillLine, bill
 from gpufleet.chargeback.days import EPOCH, first_instant
 from gpufleet.chargeback.rates import PLATFORM
+from gpufleet.errors import Invalid
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.settle_day import Facts, facts, settle_day
@@ -31,9 +32,14 @@ def metered(known: Facts, day: date) -> Iterator[Charge]:
 
 
 def settle_again(fleet: Fleet, day: date, standing: str) -> None:
-    """Publish the day with what is known now, with its charges, and give it this standing."""
+    """Publish the day with what is known now, with its charges, and give it this standing.
+
+    Raises Invalid for a day of a closed month.
+    """
     text = day.isoformat()
     with fleet.database.write() as connection:
+        if months.standing_close(connection, text[:7]) is not None:
+            raise Invalid(f"{text} is closed with its month: what comes late becomes a correction.")
         months.set_standing(connection, [text], "provisional")
     settle_day(fleet, text)
     charges = list(metered(facts(fleet), day))

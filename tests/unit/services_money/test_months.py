@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, update
 from sqlalchemy.exc import DBAPIError
+from tests.charges import charge
 
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.losses import Fault
@@ -17,6 +18,7 @@ from gpufleet.errors import Forbidden, Invalid, NotFound
 from gpufleet.model.statement import Standing
 from gpufleet.model.tenancy import Member, Principal, Role, Team
 from gpufleet.services.close_month import (
+    close_due_months,
     close_month,
     correct_closed_months,
     estimate_days,
@@ -75,6 +77,19 @@ def hear_of_another_hour(fleet: Fleet) -> None:
     hear(fleet, "b-end", "released", TEN + timedelta(hours=3), **held)
 
 
+def end_attempt(fleet: Fleet, why: str, saved: datetime | None) -> None:
+    """Job j's attempt of 10:00 to 12:00 ends so."""
+    with fleet.database.write() as connection:
+        job = {"id": "j", "team": "vision", "project": "digits", "queue": "q", "kind": "training", "priority": 50}
+        connection.execute(insert(t.job).values(**job, spec={}, submitted_at=TEN, state="pending"))
+        times = {"decided_at": TEN, "running_at": TEN, "ended_at": TEN + timedelta(hours=2)}
+        connection.execute(
+            insert(t.attempt).values(job="j", number=1, state="ended", cluster="c", end_reason=why, **times)
+        )
+        if saved is not None:
+            connection.execute(insert(t.checkpoint).values(job="j", attempt=1, step=5, at=saved, bytes=9))
+
+
 def test_a_day_is_estimated_when_it_is_two_days_old(fleet: Fleet) -> None:
     for day in ("2026-03-10", "2026-03-11"):
         settle_day(fleet, day)
@@ -126,6 +141,39 @@ def test_a_closed_day_is_not_settled_again(fleet: Fleet) -> None:
     close_month(fleet, FEBRUARY, FINA)
     with pytest.raises(Invalid, match="its statement stands"):
         settle_day(fleet, "2026-02-10")
+    with pytest.raises(Invalid, match="closed with its month"):
+        settle_again(fleet, date(2026, 2, 10), "estimated")
+
+
+def test_the_night_closes_what_is_due_but_not_what_a_person_opened_again(fleet: Fleet) -> None:
+    for day in (date(2026, 2, 10), date(2026, 3, 11)):
+        settle_again(fleet, day, "provisional")
+    assert close_due_months(fleet) == [FEBRUARY]
+    assert close_due_months(fleet) == []
+    reopen_month(fleet, FEBRUARY, ADMIN, "late bill")
+    assert close_due_months(fleet) == []
+
+
+def test_work_that_the_platform_lost_is_given_back_and_the_close_books_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With charges that name attempts: of the last hour's 2.00 a half."""
+    (fleet.home / "finance.yaml").write_text('version: 1\ncredits: {platform-loss: share, share: "0.5"}\n')
+    used = charge("2026-02-10", cost=4, job="j", begin=TEN, end=TEN + timedelta(hours=2), hours=2)
+    end_attempt(fleet, "preempt for prod-chat", TEN + timedelta(hours=1))
+    for name in ("close_month", "metered_charges"):
+        monkeypatch.setattr(
+            f"gpufleet.services.{name}.metered", lambda known, day: iter([used] if day == used.day else [])
+        )
+    settle_again(fleet, used.day, "provisional")
+    before = statement_of(fleet, FEBRUARY)
+    (row,) = before.rows
+    assert (row.usage, row.lost_cost, row.lost_hours, row.credit) == (400, 200, 1_000_000, -100)
+    close = close_month(fleet, FEBRUARY, FINA)
+    assert (close["rows"], close["total_nano"]) == (2, 3 * 10**9)
+    after = statement_of(fleet, FEBRUARY)
+    assert (after.rows, after.total) == (before.rows, before.total)
+    assert correct_closed_months(fleet) == []
 
 
 def test_what_comes_late_is_booked_in_the_open_month_once(fleet: Fleet) -> None:
@@ -225,15 +273,7 @@ def test_a_team_is_told_of_its_budget_once_for_each_threshold(fleet: Fleet) -> N
 def test_what_an_attempt_lost_and_whose_fault_it_was(
     fleet: Fleet, why: str, saved: datetime | None, fault: Fault | None, lost: int
 ) -> None:
-    with fleet.database.write() as connection:
-        job = {"id": "j", "team": "vision", "project": "digits", "queue": "q", "kind": "training", "priority": 50}
-        connection.execute(insert(t.job).values(**job, spec={}, submitted_at=TEN, state="pending"))
-        times = {"decided_at": TEN, "running_at": TEN, "ended_at": TEN + timedelta(hours=2)}
-        connection.execute(
-            insert(t.attempt).values(job="j", number=1, state="ended", cluster="c", end_reason=why, **times)
-        )
-        if saved is not None:
-            connection.execute(insert(t.checkpoint).values(job="j", attempt=1, step=5, at=saved, bytes=9))
+    end_attempt(fleet, why, saved)
     with fleet.database.read() as connection:
         found = losses(connection).get(("j", 1))
     if found is None:

@@ -15,6 +15,7 @@ import pytest
 from tests.charges import NANO, charge
 
 from gpufleet.bootstrap import set_up
+from gpufleet.errors import Invalid
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.metered_charges import settle_again
 from gpufleet.settings import load_settings
@@ -78,6 +79,14 @@ def test_the_month_of_the_guide(fleet: Fleet) -> None:
     settle_again(fleet, date(2026, 2, 10), "provisional")
     told, happened = transcript(fleet, "month-close.md")
     assert happened == told
+
+
+def test_a_mistake_in_finance_yaml_shows_at_setup(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "finance.yaml").write_text("version: 1\nclose_on: 31\n")
+    with pytest.raises(Invalid, match=r"finance.yaml, line 2: close_on: must be at most 28"):
+        set_up(load_settings(tmp_path, {}))
 
 
 def test_the_invoice_of_the_guide(fleet: Fleet) -> None:

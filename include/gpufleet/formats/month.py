@@ -20,6 +20,7 @@ def month_lines(view: Mapping[str, Any]) -> list[str]:
     lines.append(f"idle, kept by the platform: {_amount(view['idle_cost'], decimals)}")
     lines.append(f"commitments that nobody used: {_amount(view['unused_cost'], decimals)}")
     lines.append(f"total: {_amount(view['total'], decimals)} {view['currency']}")
+    lines += [_wasted(w) for w in view["wasted"]]
     lines += [_budget(b, decimals) for b in view["budgets"] if b["budget"] is not None]
     return lines + [_close(c) for c in view["closes"]]
 
@@ -65,6 +66,15 @@ def _nano(amount: int) -> str:
     """All nine decimals, without the zeros that say nothing, at least two."""
     whole, _, rest = _amount(amount, NANO_DIGITS).partition(".")
     return f"{whole}.{rest.rstrip('0'):0<2}"
+
+
+def _wasted(told: Mapping[str, Any]) -> str:
+    """Exact amounts, cut down to what people read."""
+    hours, cost = ({kind: _nano(told[f"{kind}_{what}"]) for kind in ("lost", "idle")} for what in ("hours", "cost"))
+    return (
+        f"wasted by {told['team']}: {hours['lost']} GPU-hours lost ({cost['lost']}), "
+        f"{hours['idle']} held and not busy ({cost['idle']})"
+    )
 
 
 def _budget(told: Mapping[str, Any], decimals: int) -> str:

@@ -72,6 +72,16 @@ def losses(connection: Connection) -> Losses:
     return {(loss.job, loss.attempt): loss for loss in found if loss is not None}
 
 
+def idle_stretches(connection: Connection, until: datetime) -> Losses:
+    """Since when attempts have not been busy, to their end, or to `until` for those that run; as far as it was measured."""
+    a = t.attempt.c
+    asked = select(a.job, a.number, a.idle_since, a.ended_at).where(a.idle_since.is_not(None))
+    return {
+        (row.job, row.number): Loss(row.job, row.number, row.idle_since, row.ended_at or until, Fault.JOB, "idle")
+        for row in connection.execute(asked)
+    }
+
+
 def _saves(connection: Connection) -> dict[tuple[str, int], datetime]:
     """The last save of each attempt."""
     c = t.checkpoint.c

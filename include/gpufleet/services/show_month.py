@@ -13,11 +13,22 @@ from gpufleet.chargeback.budgets import LOOKS_BACK, Span, crossed, team_budget
 from gpufleet.chargeback.currencies import MINOR_UNITS
 from gpufleet.chargeback.finance import Finance
 from gpufleet.chargeback.month import MonthToDate, fold, month_statement
+from gpufleet.chargeback.waste import wasted
 from gpufleet.errors import NotFound
 from gpufleet.model.statement import Standing, Statement, TeamBudget
 from gpufleet.services.close_month import told
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.month_charges import Month, credits, daily_cost, finance, losses, month_charges, month_named
+from gpufleet.services.month_charges import (
+    Month,
+    credits,
+    daily_cost,
+    finance,
+    idle_stretches,
+    losses,
+    month_charges,
+    month_named,
+)
+from gpufleet.services.settle_day import ALL_TIME
 from gpufleet.store import ledger, months
 
 LADDER: Final = (Standing.PROVISIONAL, Standing.ESTIMATED, Standing.RECONCILED, Standing.CLOSED)
@@ -70,6 +81,11 @@ def month_view(fleet: Fleet, text: str) -> dict[str, Any]:
             {"team": a.team, "threshold": a.threshold, "actual": a.actual, "budget": a.budget}
             for a in months.alerts(connection, text)
         ]
+        wasted_by = wasted(
+            month_charges(connection, month_named(text)),
+            losses(connection),
+            idle_stretches(connection, ALL_TIME),
+        )
     return {
         "month": text,
         "to": statement.end.isoformat(),
@@ -82,6 +98,7 @@ def month_view(fleet: Fleet, text: str) -> dict[str, Any]:
         "unused_cost": statement.unused_cost,
         "rows": [asdict(r) | {"day": r.day.isoformat(), "total": r.total} for r in statement.rows],
         "budgets": [asdict(b) for b in statement.budgets],
+        "wasted": [asdict(w) for w in wasted_by],
         "alerts": alerts,
         "closes": closes,
         "reconciliations": reports,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -111,6 +112,13 @@ def test_what_cannot_be_read_says_where_and_what_to_do(
 def test_the_actual_cost_of_azure_says_nothing_about_machines() -> None:
     with pytest.raises(GpufleetError, match="the amortised one is needed"):
         read("azure-actual.csv", "azure")
+
+
+def test_parquet_without_its_library_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(GpufleetError, match="reading Parquet needs pyarrow; install it, or export CSV"):
+        list(load_invoice(tmp_path / "x.parquet", "aws"))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -138,12 +138,15 @@ def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        from pyarrow import parquet  # type: ignore[import-untyped]
+        from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
     except ImportError:
         raise Invalid(f"{path}: reading Parquet needs pyarrow; install it, or export CSV.") from None
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches():
-            yield from batch.to_pylist()
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except ArrowException as why:
+        raise Invalid(f"{path}: is not Parquet: {str(why).splitlines()[0]}") from None
 
 
 def next_day(day: datetime) -> datetime:

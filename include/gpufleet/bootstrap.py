@@ -86,12 +86,14 @@ def bootstrap(settings: Settings, *, patience: float = BUSY_SECONDS, connections
 
 def set_up(settings: Settings) -> Fleet:
     """Migrate the database and write the config into it; safe to repeat."""
+    from gpufleet.formats.finance import load_finance
     from gpufleet.formats.rates import load_rates
     from gpufleet.services.apply_config import apply_config
     from gpufleet.store.migrate import migrate  # Alembic is for setting up; a task that only submits does without
 
+    load_finance(settings.home / "finance.yaml")  # a mistake shows now, not at night
     if settings.rates:
-        load_rates(settings.home / "rates.yaml")  # a mistake in it shows now, not at night
+        load_rates(settings.home / "rates.yaml")
     fleet = bootstrap(settings)
     migrate(fleet.database)
     apply_config(fleet, settings.teams, settings.queues, settings.rates)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gpufleet import __version__
-from gpufleet.commands import capacity, kubernetes, simulations
+from gpufleet.commands import capacity, kubernetes, months, simulations
 from gpufleet.errors import Invalid
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -252,6 +252,7 @@ def controller(every: Annotated[float, typer.Option(help="Seconds between ticks.
 
 app.add_typer(kubernetes.app, name="kubernetes")
 capacity.wire(app)
+months.wire(app)
 app.add_typer(simulations.app, name="simulate")
 
 

@@ -1,7 +1,9 @@
 """Every table under one name, for queries (`schema.job`) and for Alembic."""
 
+from gpufleet.store.tables.charges import charge
 from gpufleet.store.tables.columns import Instant, metadata
 from gpufleet.store.tables.money import day_status, rate, statement_line, usage_event
+from gpufleet.store.tables.months import booked_charge, budget_alert, month_close, reconciliation
 from gpufleet.store.tables.places import cluster, instance, interruption, node, offering
 from gpufleet.store.tables.tenancy import audit, fleet, lease, member, project, queue, quota, team, team_dag, team_token
 from gpufleet.store.tables.work import assignment, attempt, checkpoint, claim, job, memory_peak, operation, verdict
@@ -11,6 +13,9 @@ __all__ = [
     "assignment",
     "attempt",
     "audit",
+    "booked_charge",
+    "budget_alert",
+    "charge",
     "checkpoint",
     "claim",
     "cluster",
@@ -23,6 +28,7 @@ __all__ = [
     "member",
     "memory_peak",
     "metadata",
+    "month_close",
     "node",
     "offering",
     "operation",
@@ -30,6 +36,7 @@ __all__ = [
     "queue",
     "quota",
     "rate",
+    "reconciliation",
     "statement_line",
     "team",
     "team_dag",

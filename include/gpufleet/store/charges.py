@@ -1,0 +1,46 @@
+"""Charges in the database, streamed out in one order: team, project, job, attempt, node, gpu, begin, kind, id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import date
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, delete, func, insert, select
+
+from gpufleet.model.charge import Charge, ChargeKind
+from gpufleet.store import schema as t
+from gpufleet.store.chunks import chunks
+
+
+def put_charges(connection: Connection, day: date, charges: Iterable[Charge]) -> None:
+    """Replace the charges of a day."""
+    connection.execute(delete(t.charge).where(t.charge.c.day == day.isoformat()))
+    for some in chunks(charges):
+        connection.execute(insert(t.charge), [row_of(charge) for charge in some])
+
+
+def charges(connection: Connection, first: date, last: date) -> Iterator[Charge]:
+    """Those of [first, last)."""
+    return read_charges(connection, t.charge, first, last)
+
+
+def read_charges(connection: Connection, table: Table, first: date, last: date) -> Iterator[Charge]:
+    """Those of a table of charges, of [first, last), streamed."""
+    c = table.c
+    order = (c.team, c.project, c.job, func.coalesce(c.attempt, 0), c.node, func.coalesce(c.gpu, -1), c.begin, c.kind)
+    asked = select(table).where(c.day >= first.isoformat(), c.day < last.isoformat()).order_by(*order, c.id)
+    for row in connection.execute(asked, execution_options={"yield_per": 2000}):
+        yield charge_of(row)
+
+
+def row_of(charge: Charge) -> dict[str, Any]:
+    """The values of its columns."""
+    return asdict(charge) | {"day": charge.day.isoformat(), "kind": charge.kind.value}
+
+
+def charge_of(row: Row[Any]) -> Charge:
+    """The charge of a row of any table that has the columns of charges."""
+    told = {name: row._mapping[name] for name in Charge.__dataclass_fields__}
+    return Charge(**told | {"day": date.fromisoformat(row.day), "kind": ChargeKind(row.kind)})

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 MANIFEST: Final = "manifest.json"
@@ -68,7 +69,7 @@ def _put(store: Any, path: str, data: bytes) -> None:
     """One object is written in one step; on a file system by a file beside it that takes its name."""
     store.makedirs(path.rpartition("/")[0], exist_ok=True)
     if store.protocol == "file" or "file" in store.protocol:
-        draft = f"{path}.{sha256(data).hexdigest()[:12]}.draft"
+        draft = f"{path}.{token_hex(6)}.draft"
         store.pipe_file(draft, data)
         Path(draft).replace(path)
     else:

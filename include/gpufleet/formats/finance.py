@@ -6,13 +6,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from gpufleet.chargeback.finance import CreditPolicy, Finance
+from gpufleet.chargeback.finance import ACCOUNTS, CreditPolicy, Finance
 from gpufleet.errors import Invalid
 from gpufleet.formats.cell import Cell, Fields, read, read_text
 from gpufleet.formats.rates import amount
 
 LAST_CLOSE: Final = 28
 """Every month has such a day."""
+MOST_DAYS: Final = 36_500
+KEYS: Final = (
+    "version", "close_on", "credits", "budgets", "alerts", "tolerance", "issuer", "accounts", "cost_centres",
+    "default_cost_centre", "publish_to", "keep_days",
+)  # fmt: skip
 MOST_PER_CENT: Final = 1000
 
 
@@ -22,7 +27,7 @@ def load_finance(path: Path) -> Finance:
 
 
 def read_finance(text: str, file: str) -> Finance:
-    fields = read(text, file).fields(("version", "close_on", "credits", "budgets", "alerts", "tolerance"))
+    fields = read(text, file).fields(KEYS)
     if fields["version"].text() != "1":
         raise fields["version"].wrong(f"version {fields['version'].raw} is not known; it is 1.")
     plain = Finance()
@@ -32,7 +37,18 @@ def read_finance(text: str, file: str) -> Finance:
         budgets=fields.get("budgets", lambda c: {key.text(): amount(value) for key, value in c.pairs()}, {}),
         alerts=fields.get("alerts", _alerts, plain.alerts),
         tolerance=fields.get("tolerance", amount, plain.tolerance),
+        issuer=fields.get("issuer", Cell.text, plain.issuer),
+        accounts={**ACCOUNTS, **fields.get("accounts", _accounts, {})},
+        cost_centres=fields.get("cost_centres", lambda c: {key.text(): value.text() for key, value in c.pairs()}, {}),
+        default_cost_centre=fields.get("default_cost_centre", Cell.text, plain.default_cost_centre),
+        publish_to=fields.get("publish_to", Cell.text, plain.publish_to),
+        keep_days=fields.get("keep_days", lambda c: c.at_most(MOST_DAYS, 2), plain.keep_days),
     )
+
+
+def _accounts(cell: Cell) -> dict[str, str]:
+    fields = cell.fields(tuple(ACCOUNTS))
+    return {kind: fields[kind].text() for kind in ACCOUNTS if kind in fields}
 
 
 def _credits(cell: Cell) -> Fraction:

@@ -21,10 +21,10 @@ from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.model.statement import Standing
 from gpufleet.model.tenancy import Principal, Role
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.ledger_facts import facts
 from gpufleet.services.metered_charges import metered, settle_again
 from gpufleet.services.month_charges import Month, credits, finance, losses, month_charges, month_named
 from gpufleet.services.rights import is_platform, role_in
-from gpufleet.services.settle_day import facts
 from gpufleet.store import charges as stored
 from gpufleet.store import ledger, months, tenancy
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -18,17 +17,19 @@ from typing import Any, Final
 
 from gpufleet import __version__
 from gpufleet.chargeback.days import EPOCH, first_instant
+from gpufleet.chargeback.finance import Finance
 from gpufleet.chargeback.rates import PLATFORM, Rates
 from gpufleet.errors import Invalid, Permanent
 from gpufleet.exports import checks, focus, focus_files, journal, pages, publish, summaries, workbook
 from gpufleet.formats.rates import day as day_of
+from gpufleet.formats.rates import rates_of
 from gpufleet.model.charge import Charge
-from gpufleet.model.statement import Statement, StatementRow, TeamBudget, money
+from gpufleet.model.statement import Statement, money
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.months import CLOSED, days_of, rates_now, statement_of
-from gpufleet.settings.finance import Finance, load_finance
+from gpufleet.services.month_charges import Month, finance, month_charges, month_named
+from gpufleet.services.show_month import statement_of
 from gpufleet.store import charges as stored
-from gpufleet.store import ledger, tenancy
+from gpufleet.store import ledger, months, tenancy
 
 FILES: Final = {
     "focus_cost_and_usage.csv": "every charge of the month, FOCUS 1.4",
@@ -42,8 +43,6 @@ FILES: Final = {
 }
 UNASSIGNED: Final = "unassigned"
 """The cost centre of all, until finance.yaml names any."""
-LAST_DAYS: Final = 7
-"""Days whose mean is taken for each day that is left of the month."""
 
 
 def check_day(fleet: Fleet, day: str) -> dict[str, Any]:
@@ -54,7 +53,7 @@ def check_day(fleet: Fleet, day: str) -> dict[str, Any]:
         if row is None:
             raise Invalid(f"{day} is not settled: run chargeback_nightly for it.")
         found = [c for c in stored.charges(connection, first, first + timedelta(days=1)) if not c.corrects]
-        rates = rates_now(fleet, connection)
+        rates = rates_of(ledger.rates(connection), "rates (as applied)")
         expected = _expected(
             row, rates, ledger.told_teams(connection), ledger.told_nodes(connection), tenancy_names(connection)
         )
@@ -92,25 +91,24 @@ def publish_night(fleet: Fleet, day: str) -> dict[str, Any]:
     """The month up to and with `day`; the same ledger gives the same bytes, and is published once."""
     last = day_of(day)
     month = f"{last:%Y-%m}"
-    finance = load_finance(fleet.home)
+    policy = finance(fleet)
     found = statement_of(fleet, month, last + timedelta(days=1))
-    found = replace(found, budgets=budgets(found, finance))
     with fleet.database.read() as connection:
-        rates = rates_now(fleet, connection)
-        closed = {row.month for row in stored.months(connection) if row.state == CLOSED}
         told = ledger.rates(connection)
+        closed = set(months.closed_months(connection))
+    rates = rates_of(told, "rates (as applied)")
     with tempfile.TemporaryDirectory(prefix="gpufleet-night-") as temporary:
         folder = Path(temporary)
-        count = _write_all(fleet, folder, found, rates, finance)
+        count = _write_all(fleet, folder, found, rates, policy)
         facts = {
             "focus": focus.VERSION, "product": __version__, "month": month, "day": day, "standing": found.standing.value,
             "ledger_revision": found.revision, "currency": found.currency, "timezone": rates.timezone.key,
             "rates_sha256": sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(),
             "total": money(found.total, found.decimals), "charges": count,
         }  # fmt: skip
-        where = _place(fleet, finance)
+        where = _place(fleet, policy)
         name = publish.publish(where, folder, publish.manifest_of(folder, facts))
-    publish.thin_out(where, last, finance.keep_days, closed)
+    publish.thin_out(where, last, policy.keep_days, closed)
     return {"day": day, "published": name, "to": where, "charges": count, "total": facts["total"]}
 
 
@@ -122,7 +120,7 @@ def _write_all(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finan
     count = _focus(fleet, folder, found, rates, finance)
     workbook.write_workbook(folder / "statement.xlsx", found, list(_rates_rows(rates)))
     booked = journal.bookings(
-        found, finance.accounts.model_dump(), finance.cost_centres, finance.default_cost_centre or "unassigned"
+        found, finance.accounts, finance.cost_centres, finance.default_cost_centre or "unassigned"
     )
     (folder / "journal.csv").write_text(journal.journal_csv(found, booked))
     for level in summaries.LEVELS:
@@ -137,25 +135,27 @@ def _write_all(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finan
 
 
 def _focus(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: Finance) -> int:
-    first, last = days_of(f"{found.begin:%Y-%m}")
+    whole = month_named(f"{found.begin:%Y-%m}")
     delivery = focus.Delivery(
         account=fleet.id,
         currency=found.currency,
         issuer=finance.issuer,
-        period_begin=_instant(first, rates),
-        period_end=_instant(last, rates),
+        period_begin=_instant(whole.begin, rates),
+        period_end=_instant(whole.end, rates),
         standing=found.standing,
         revision=found.revision,
     )
     with (folder / "focus_cost_and_usage.csv").open("w", newline="") as out:
-        count = focus_files.write_csv(out, _charges(fleet, first, found.end), delivery)
-    focus_files.write_parquet(folder / "focus_cost_and_usage.parquet", _charges(fleet, first, found.end), delivery)
+        count = focus_files.write_csv(out, _charges(fleet, replace(whole, end=found.end)), delivery)
+    focus_files.write_parquet(
+        folder / "focus_cost_and_usage.parquet", _charges(fleet, replace(whole, end=found.end)), delivery
+    )
     return count
 
 
-def _charges(fleet: Fleet, first: date, last: date) -> Iterator[Charge]:
+def _charges(fleet: Fleet, month: Month) -> Iterator[Charge]:
     with fleet.database.read() as connection:
-        yield from stored.charges(connection, first, last)
+        yield from month_charges(connection, month)
 
 
 def _instant(day: date, rates: Rates) -> datetime:
@@ -183,34 +183,3 @@ def _rates_rows(rates: Rates) -> Iterator[tuple[str, str, str]]:
     for cost in rates.shared_costs:
         yield "Shared cost", f"{cost.name}, {cost.begin} to {cost.end}", str(cost.amount)
     yield "Over-quota factor", "", str(rates.over_quota_factor)
-
-
-def budgets(found: Statement, finance: Finance) -> tuple[TeamBudget, ...]:
-    """Of every team: what it cost, and that plus the mean of the last days for each day that is left."""
-    _, month_end = days_of(f"{found.begin:%Y-%m}")
-    left = (month_end - found.end).days
-    rows: dict[str, list[StatementRow]] = defaultdict(list)
-    for row in found.rows:
-        rows[row.team].append(row)
-    return tuple(
-        TeamBudget(
-            team, _cost(some), _cost(some) + _pace(some, found) * left // LAST_DAYS, _limit(found, finance, team)
-        )
-        for team, some in sorted(rows.items())
-    )
-
-
-def _cost(rows: list[StatementRow]) -> int:
-    return sum(row.total for row in rows)
-
-
-def _pace(rows: list[StatementRow], found: Statement) -> int:
-    """What the last seven days cost; of a younger month as much for each day it has."""
-    days = min(LAST_DAYS, (found.end - found.begin).days)
-    recent = _cost([row for row in rows if row.day >= found.end - timedelta(days=days)])
-    return recent * LAST_DAYS // days
-
-
-def _limit(found: Statement, finance: Finance, team: str) -> int | None:
-    amount = finance.budgets.get(team)
-    return None if amount is None else int(amount * 10**found.decimals)

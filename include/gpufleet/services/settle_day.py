@@ -7,7 +7,6 @@ transaction. A second run replaces the provisional statement.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any, Final
 
 from gpufleet.chargeback import Bill
@@ -21,31 +20,31 @@ from gpufleet.model.charge import Charge
 from gpufleet.model.statement import Standing
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.ledger_facts import facts
-from gpufleet.services.months import corrections_on
 from gpufleet.store import ledger
 from gpufleet.store.charges import put_charges
 
 PROVISIONAL: Final = Standing.PROVISIONAL.value
 
 
-def settle_day(fleet: Fleet, day: str) -> dict[str, Any]:
+def settle_day(fleet: Fleet, day: str, *, standing: str = PROVISIONAL) -> dict[str, Any]:
     """Publish the day; answers with the bill, its state, its CSV file and the ledger's revision.
 
-    Raises Invalid for a text that is no day, and Permanent where the bill does not add up: then nothing is published.
+    A day that stands higher already keeps its standing. Raises Invalid for a text that is no day and for a day of a closed
+    month, and Permanent where the bill does not add up: then nothing is published.
     """
     first = day_of(str(day))  # a DAG run without a partition brings None
     known = facts(fleet)
     # use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it
     events = known.events if known.has_begun(first) else []
     found, charges = itemised(events, known.rates, first)
-    with fleet.database.read() as connection:
-        late = tuple(corrections_on(connection, known, first))
     for fault in faults(found, events, known.rates):
         raise Permanent(f"The bill of {day} does not add up, nothing was published: {fault}.")
     told = to_json(found)
-    answer = {"day": day, "state": PROVISIONAL, **{key: told[key] for key in told if key not in ("from", "to")}}
-    if not _publish(fleet, day, found, answer, known.revision, chain(charges, late)):
-        return settle_day(fleet, day)  # the ledger grew and somebody was faster: bill what is known now
+    answer = {"day": day, "state": standing, **{key: told[key] for key in told if key not in ("from", "to")}}
+    if not _publish(fleet, day, found, answer, known.revision, charges):
+        return settle_day(
+            fleet, day, standing=standing
+        )  # the ledger grew and somebody was faster: bill what is known now
     path = fleet.home / "exports" / f"statement-{day}.csv"
     write_statement(path, answer)
     return {**answer, "csv": str(path), "revision": known.revision}
@@ -68,15 +67,17 @@ def _publish(
     ]
     with fleet.database.write() as connection:
         before = ledger.day(connection, day)
-        if before is not None and before.state != PROVISIONAL:
+        if before is not None and before.state == Standing.CLOSED:
             raise Invalid(f"{day} is {before.state}: its statement stands, later facts become corrections.")
+        if before is not None:
+            answer["state"] = max(Standing(answer["state"]), Standing(before.state), key=list(Standing).index).value
         if before is not None and before.revision > revision:
             return False
         ledger.put_day(
             connection,
             day,
             lines,
-            state=PROVISIONAL,
+            state=answer["state"],
             revision=revision,
             currency=found.currency,
             total_nano=found.total * nano,

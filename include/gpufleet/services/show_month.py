@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date, timedelta
 from itertools import chain
 from typing import Any, Final
@@ -18,6 +18,7 @@ from gpufleet.errors import NotFound
 from gpufleet.model.statement import Standing, Statement, TeamBudget
 from gpufleet.services.close_month import told
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.ledger_facts import ALL_TIME
 from gpufleet.services.month_charges import (
     Month,
     credits,
@@ -28,24 +29,24 @@ from gpufleet.services.month_charges import (
     month_charges,
     month_named,
 )
-from gpufleet.services.settle_day import ALL_TIME
 from gpufleet.store import ledger, months
 
 LADDER: Final = (Standing.PROVISIONAL, Standing.ESTIMATED, Standing.RECONCILED, Standing.CLOSED)
 
 
-def statement_of(fleet: Fleet, text: str) -> Statement:
-    """The month up to its last published day. Raises NotFound where no day of it was published."""
+def statement_of(fleet: Fleet, text: str, until: date | None = None) -> Statement:
+    """The month up to its last published day (before `until`). Raises NotFound where no day of it was published."""
     month, policy = month_named(text), finance(fleet)
+    shown = month if until is None else replace(month, end=min(month.end, until))
     with fleet.database.read() as connection:
-        states = months.day_states(connection, month.begin, month.end)
+        states = months.day_states(connection, shown.begin, shown.end)
         if not states:
             raise NotFound(f"No day of {month.id} was published yet: settle its days first.")
         closed = months.standing_close(connection, month.id)
         # a closed month has its credits booked; an open one is shown with those that the policy gives so far
-        given = [] if closed is not None else credits(connection, month, policy)
+        given = [] if closed is not None else credits(connection, shown, policy)
         booked = {(c.day, c.id) for c in given}
-        nights = (c for c in month_charges(connection, month) if (c.day, c.id) not in booked)
+        nights = (c for c in month_charges(connection, shown) if (c.day, c.id) not in booked)
         end = date.fromisoformat(max(states)) + timedelta(days=1)
         about = MonthToDate(
             currency=str(ledger.rates(connection)["currency"]),

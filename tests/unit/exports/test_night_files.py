@@ -14,24 +14,19 @@ import openpyxl
 import pytest
 from tests.money_stories import TEN, month_of_everything
 
-from gpufleet.chargeback.month import dealt, summed
+from gpufleet.chargeback.finance import ACCOUNTS
+from gpufleet.chargeback.month import MonthToDate, fold, month_statement
 from gpufleet.errors import Invalid
 from gpufleet.exports.journal import bookings, journal_csv
 from gpufleet.exports.pages import index_page, team_page
 from gpufleet.exports.summaries import LEVELS, summary_csv
 from gpufleet.exports.workbook import write_workbook
 from gpufleet.model.statement import Standing, Statement, TeamBudget, money
-from gpufleet.settings.finance import Accounts
-
-ACCOUNTS = Accounts().model_dump()
 
 
-def statement(decimals: int = 2) -> Statement:
-    found = dealt(summed(c for c in month_of_everything()), decimals)
-    return Statement(
-        "USD", decimals, date(2026, 3, 1), date(2026, 3, 12), Standing.PROVISIONAL, 9, TEN, found.rows, found.idle_hours,
-        found.idle_cost, found.unused_hours, found.unused_cost, (TeamBudget("vision", 20_000, 70_000, 50_000),),
-    )  # fmt: skip
+def statement() -> Statement:
+    about = MonthToDate("USD", date(2026, 3, 1), date(2026, 3, 12), Standing.PROVISIONAL, 9, TEN)
+    return month_statement(about, fold(month_of_everything()), (TeamBudget("vision", 20_000, 70_000, 50_000),))
 
 
 FOUND = statement()

@@ -11,6 +11,7 @@ from sqlalchemy import delete, insert, update
 from sqlalchemy.exc import DBAPIError
 from tests.charges import charge
 
+from gpufleet.chargeback.billing import itemised
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.losses import Fault
 from gpufleet.clock import ManualClock
@@ -161,10 +162,13 @@ def test_work_that_the_platform_lost_is_given_back_and_the_close_books_it(
     (fleet.home / "finance.yaml").write_text('version: 1\ncredits: {platform-loss: share, share: "0.5"}\n')
     used = charge("2026-02-10", cost=4, job="j", begin=TEN, end=TEN + timedelta(hours=2), hours=2)
     end_attempt(fleet, "preempt for prod-chat", TEN + timedelta(hours=1))
-    for name in ("close_month", "metered_charges"):
-        monkeypatch.setattr(
-            f"gpufleet.services.{name}.metered", lambda known, day: iter([used] if day == used.day else [])
-        )
+    monkeypatch.setattr(
+        "gpufleet.services.close_month.metered", lambda known, day: iter([used] if day == used.day else [])
+    )
+    monkeypatch.setattr(
+        "gpufleet.services.settle_day.itemised",
+        lambda events, rates, day: (itemised(events, rates, day)[0], iter([used] if day == used.day else [])),
+    )
     settle_again(fleet, used.day, "provisional")
     before = statement_of(fleet, FEBRUARY)
     (row,) = before.rows

@@ -138,7 +138,7 @@ def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
+        from pyarrow import ArrowException, parquet
     except ImportError:
         raise Invalid(f"{path}: reading Parquet needs pyarrow; install it, or export CSV.") from None
     try:

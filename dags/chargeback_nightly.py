@@ -6,6 +6,8 @@ One run for each finance day (the partition key, e.g. `2026-09-15`).
   the fleet. Running a day again replaces its provisional statement with the same numbers unless the ledger has grown.
 - **check**: schema, sums, ranges and references (Great Expectations; Data Docs in the home's `data-docs`). A failed check names
   its rows and publishes nothing: what was published before stays.
+- **books**: days that are two days old are settled once more (*estimated*), what came late for a closed month is booked as a
+  correction, months whose day has come are closed, budgets that were passed are told.
 - **publish**: the month to date as FOCUS 1.4, workbook, a statement for each team, journal, summaries and a manifest.
 """
 
@@ -37,12 +39,18 @@ def chargeback_nightly() -> None:
         return check_day(settled["day"])
 
     @task
-    def publish(checked: dict[str, Any]) -> dict[str, Any]:
+    def books(checked: dict[str, Any]) -> dict[str, Any]:
+        from gpufleet_airflow.tasks import keep_books
+
+        return keep_books(checked["day"])
+
+    @task
+    def publish(kept: dict[str, Any]) -> dict[str, Any]:
         from gpufleet_airflow.tasks import publish_night
 
-        return publish_night(checked["day"])
+        return publish_night(kept["day"])
 
-    publish(check(settle()))
+    publish(books(check(settle())))
 
 
 chargeback_nightly()

@@ -79,6 +79,7 @@ def settle_day(day: str) -> dict[str, Any]:
 def check_day(day: str) -> dict[str, Any]:
     """Look at a settled day before it is published; a failed check fails the task with its sentence, without a retry."""
     from airflow.sdk.exceptions import AirflowFailException
+
     from gpufleet.errors import Permanent
     from gpufleet.services.publish_night import check_day
 
@@ -86,6 +87,13 @@ def check_day(day: str) -> dict[str, Any]:
         return check_day(_fleet(), day)
     except Permanent as e:
         raise AirflowFailException(str(e)) from None
+
+
+def keep_books(day: str) -> dict[str, Any]:
+    """What a night does beside its own day."""
+    from gpufleet.services.keep_books import keep_books
+
+    return keep_books(_fleet(), day)
 
 
 def publish_night(day: str) -> dict[str, Any]:

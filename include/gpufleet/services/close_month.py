@@ -105,14 +105,17 @@ def verify_month(fleet: Fleet, text: str) -> dict[str, Any]:
 
 
 def close_due_months(fleet: Fleet) -> list[str]:
-    """Close each month that was never closed and whose day has come, the oldest first; returns them.
+    """Close each month that was never closed, whose day has come and whose every day was published, the oldest first.
 
-    A month that a person opened again is closed by a person.
+    Days before the ledger begins need not be: a fleet may start within a month. So months that are still being
+    published day by day are left alone. A month that a person opened again is closed by a person.
     """
     now, policy = today(fleet), finance(fleet)
     with fleet.database.read() as connection:
-        named = sorted({day[:7] for day in months.day_states(connection, date.min, now)})
+        states, begins = months.day_states(connection, date.min, now), ledger.first_day(connection)
+        named = sorted({day[:7] for day in states})
         never = [month_named(name) for name in named if not months.closes(connection, name)]
+        never = [m for m in never if all(d.isoformat() in states or d.isoformat() < begins for d in m.days)]
     due = [month.id for month in never if _first_close(month, policy) <= now]
     for name in due:
         close_month(fleet, name, NIGHT)

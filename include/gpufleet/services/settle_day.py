@@ -29,10 +29,12 @@ PROVISIONAL: Final = Standing.PROVISIONAL.value
 def settle_day(fleet: Fleet, day: str, *, standing: str = PROVISIONAL) -> dict[str, Any]:
     """Publish the day; answers with the bill, its state, its CSV file and the ledger's revision.
 
-    A day that stands higher already keeps its standing. Raises Invalid for a text that is no day and for a day of a closed
-    month, and Permanent where the bill does not add up: then nothing is published.
+    A day that stands higher already keeps its standing; of a closed month the statement that stands is the answer. Raises
+    Invalid for a text that is no day, and Permanent where the bill does not add up: then nothing is published.
     """
     first = day_of(str(day))  # a DAG run without a partition brings None
+    if (stands := _closed(fleet, str(day))) is not None:
+        return stands
     known = facts(fleet)
     # use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it
     events = known.events if known.has_begun(first) else []
@@ -48,6 +50,16 @@ def settle_day(fleet: Fleet, day: str, *, standing: str = PROVISIONAL) -> dict[s
     path = fleet.home / "exports" / f"statement-{day}.csv"
     write_statement(path, answer)
     return {**answer, "csv": str(path), "revision": known.revision}
+
+
+def _closed(fleet: Fleet, day: str) -> dict[str, Any] | None:
+    """The answer of a day whose month is closed."""
+    with fleet.database.read() as connection:
+        row = ledger.day(connection, day)
+    if row is None or row.state != Standing.CLOSED:
+        return None
+    csv = fleet.home / "exports" / f"statement-{day}.csv"
+    return {**row.answer, "state": row.state, "csv": str(csv), "revision": row.revision}
 
 
 def _publish(

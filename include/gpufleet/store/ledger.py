@@ -37,6 +37,12 @@ def add_usages(connection: Connection, events: Sequence[dict[str, Any]], recorde
     return len(new)
 
 
+def first_day(connection: Connection) -> str:
+    """The UTC day of the earliest event; of an empty ledger a day later than any."""
+    first = connection.execute(select(func.min(t.usage_event.c.at))).scalar()
+    return "9999-12-31" if first is None else first.date().isoformat()
+
+
 def told_teams(connection: Connection) -> frozenset[str]:
     """Every team that ever used something."""
     team = t.usage_event.c.team

@@ -77,9 +77,9 @@ def _put(store: Any, path: str, data: bytes) -> None:
 
 
 def thin_out(where: str, today: date, keep_days: int, closed: Iterable[str]) -> list[str]:
-    """Remove nights that are older than `keep_days`, and all but the newest set of a day; answers with what went.
+    """Remove sets of nights that are older than `keep_days`; answers with what went.
 
-    Kept are the last night of each month, what a pointer names, and everything of closed months' last night.
+    Kept are the last night of each month, what a pointer names, and all of closed months.
     """
     import fsspec
 

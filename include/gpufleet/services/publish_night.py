@@ -19,7 +19,7 @@ from gpufleet import __version__
 from gpufleet.chargeback.days import EPOCH, first_instant
 from gpufleet.chargeback.finance import Finance
 from gpufleet.chargeback.rates import PLATFORM, Rates
-from gpufleet.errors import Invalid, Permanent
+from gpufleet.errors import Invalid, Permanent, Temporary
 from gpufleet.exports import checks, focus, focus_files, journal, pages, publish, summaries, workbook
 from gpufleet.formats.rates import day as day_of
 from gpufleet.formats.rates import rates_of
@@ -41,6 +41,7 @@ FILES: Final = {
     "summary_by_job.csv": "totals by team, project and job",
     "summary_by_day.csv": "totals by day and team",
 }
+ATTEMPTS: Final = 3
 UNASSIGNED: Final = "unassigned"
 """The cost centre of all, until finance.yaml names any."""
 
@@ -88,50 +89,70 @@ def _expected(
 
 
 def publish_night(fleet: Fleet, day: str) -> dict[str, Any]:
-    """The month up to and with `day`; the same ledger gives the same bytes, and is published once."""
+    """The month up to and with `day`; the same ledger gives the same bytes, and is published once.
+
+    All files are made of one state of the books: where those change meanwhile, they are made again.
+    """
     last = day_of(day)
-    month = f"{last:%Y-%m}"
-    policy = finance(fleet)
-    found = statement_of(fleet, month, last + timedelta(days=1))
-    with fleet.database.read() as connection:
-        told = ledger.rates(connection)
-        closed = set(months.closed_months(connection))
-    rates = rates_of(told, "rates (as applied)")
+    month = replace(month_named(f"{last:%Y-%m}"), end=last + timedelta(days=1))
     with tempfile.TemporaryDirectory(prefix="gpufleet-night-") as temporary:
-        folder = Path(temporary)
-        count = _write_all(fleet, folder, found, rates, policy)
-        facts = {
-            "focus": focus.VERSION, "product": __version__, "month": month, "day": day, "standing": found.standing.value,
-            "ledger_revision": found.revision, "currency": found.currency, "timezone": rates.timezone.key,
-            "rates_sha256": sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(),
-            "total": money(found.total, found.decimals), "charges": count,
-        }  # fmt: skip
-        where = _place(fleet, policy)
-        name = publish.publish(where, folder, publish.manifest_of(folder, facts))
-    publish.thin_out(where, last, policy.keep_days, closed)
-    return {"day": day, "published": name, "to": where, "charges": count, "total": facts["total"]}
+        for attempt in range(ATTEMPTS):
+            folder, before = Path(temporary) / str(attempt), _state(fleet, month)
+            folder.mkdir()
+            manifest = publish.manifest_of(folder, _write_all(fleet, folder, last))
+            if _state(fleet, month) == before:
+                return _published(fleet, folder, manifest, last)
+    raise Temporary(f"{day} is not published: its month changed {ATTEMPTS} times while its files were written.")
+
+
+def _published(fleet: Fleet, folder: Path, manifest: dict[str, Any], last: date) -> dict[str, Any]:
+    where = _place(fleet, finance(fleet))
+    name = publish.publish(where, folder, manifest)
+    with fleet.database.read() as connection:
+        closed = set(months.closed_months(connection))
+    publish.thin_out(where, last, finance(fleet).keep_days, closed)
+    told = {key: manifest[key] for key in ("day", "charges", "total")}
+    return {**told, "published": name, "to": where}
+
+
+def _state(fleet: Fleet, month: Month) -> tuple[Any, ...]:
+    with fleet.database.read() as connection:
+        return months.state_of(connection, month.begin, month.end)
 
 
 def _place(fleet: Fleet, finance: Finance) -> str:
     return finance.publish_to if "://" in finance.publish_to else str(fleet.home / finance.publish_to)
 
 
-def _write_all(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: Finance) -> int:
-    count = _focus(fleet, folder, found, rates, finance)
+def _write_all(fleet: Fleet, folder: Path, last: date) -> dict[str, Any]:
+    """Every file of the night; answers with what the manifest says of all of them."""
+    policy, found = finance(fleet), statement_of(fleet, f"{last:%Y-%m}", last + timedelta(days=1))
+    with fleet.database.read() as connection:
+        told = ledger.rates(connection)
+    rates = rates_of(told, "rates (as applied)")
+    count = _focus(fleet, folder, found, rates, policy)
     workbook.write_workbook(folder / "statement.xlsx", found, list(_rates_rows(rates)))
-    booked = journal.bookings(
-        found, finance.accounts, finance.cost_centres, finance.default_cost_centre or "unassigned"
-    )
+    default = policy.default_cost_centre or ("" if policy.cost_centres else UNASSIGNED)
+    booked = journal.bookings(found, policy.accounts, policy.cost_centres, default)
     (folder / "journal.csv").write_text(journal.journal_csv(found, booked))
     for level in summaries.LEVELS:
         (folder / f"summary_by_{level}.csv").write_text(summaries.summary_csv(found, level))
+    _pages(folder, found)
+    return {
+        "focus": focus.VERSION, "product": __version__, "month": f"{last:%Y-%m}", "day": last.isoformat(),
+        "standing": found.standing.value, "ledger_revision": found.revision, "currency": found.currency,
+        "timezone": rates.timezone.key, "rates_sha256": sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(),
+        "total": money(found.total, found.decimals), "charges": count,
+    }  # fmt: skip
+
+
+def _pages(folder: Path, found: Statement) -> None:
     teams = sorted({row.team for row in found.rows})
     names = {team: f"teams/{n:03d}-{_slug(team)}.html" for n, team in enumerate(teams, 1)}
     (folder / "teams").mkdir()
     for team, name in names.items():
         (folder / name).write_text(pages.team_page(found, team))
     (folder / "index.html").write_text(pages.index_page(found, FILES, names))
-    return count
 
 
 def _focus(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: Finance) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.model.charge import Charge
 from gpufleet.store import schema as t
@@ -51,6 +51,17 @@ def day_states(connection: Connection, first: date, last: date) -> dict[str, str
     d = t.day_status.c
     asked = select(d.day, d.state).where(d.day >= first.isoformat(), d.day < last.isoformat()).order_by(d.day)
     return {row.day: row.state for row in connection.execute(asked)}
+
+
+def state_of(connection: Connection, first: date, last: date) -> tuple[Any, ...]:
+    """Changes whenever charges or standings of the days [first, last) do."""
+    found: list[Any] = [tuple(day_states(connection, first, last).items())]
+    for table in (t.charge, t.booked_charge):
+        c = table.c
+        asked = select(func.count(), func.sum(c.cost_nano), func.sum(c.hours_nano), func.max(c.id))
+        within = (c.day >= first.isoformat(), c.day < last.isoformat())
+        found.append(tuple(connection.execute(asked.where(*within)).one()))
+    return tuple(found)
 
 
 def book(connection: Connection, source: str, charges: Iterable[Charge], *, again: bool) -> int:

@@ -205,6 +205,7 @@ def bill(
     rates: Annotated[Path | None, typer.Option(help="With --events: the rates file.")] = None,
     by: Annotated[str, typer.Option(help="team,project or team.")] = "team,project",
     exact: Annotated[bool, typer.Option(help="Nine decimals.")] = False,
+    charges: Annotated[Path | None, typer.Option(help="Also write every charge: a CSV (docs/formats-bill.md).")] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
@@ -214,8 +215,10 @@ def bill(
     if (events is None) != (rates is None):
         raise Invalid("--events and --rates go together.")
     if events is not None and rates is not None:
-        raise typer.Exit(money.bill_files(events, rates, start, end, by=by, exact=exact, as_json=as_json))
-    money.bill_fleet(_fleet(home), start, end, by=by, exact=exact, as_json=as_json)
+        raise typer.Exit(
+            money.bill_files(events, rates, start, end, by=by, exact=exact, as_json=as_json, charges=charges)
+        )
+    money.bill_fleet(_fleet(home), start, end, by=by, exact=exact, as_json=as_json, charges=charges)
 
 
 @app.command()

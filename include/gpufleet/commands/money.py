@@ -7,39 +7,65 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpufleet.chargeback import Bill, bill
+from gpufleet.chargeback.billing import itemised
 from gpufleet.errors import Invalid
 from gpufleet.formats.bill import bill_lines, to_json
 from gpufleet.formats.events import load_events
 from gpufleet.formats.rates import day, load_rates
 
 if TYPE_CHECKING:
+    from gpufleet.chargeback.rates import Rates
+    from gpufleet.model.usage import UsageEvent
     from gpufleet.services.fleet import Fleet
 
 
-def bill_files(events: Path, rates: Path, start: str, end: str, *, by: str, exact: bool, as_json: bool) -> int:
+def bill_files(
+    events: Path, rates: Path, start: str, end: str, *, by: str, exact: bool, as_json: bool, charges: Path | None = None
+) -> int:
     """Bill a file of events by a file of rates; raises Invalid that names file, line and key."""
     first, last, grouping = _asked(start, end, by)
     with _no_collector():
         told, priced = load_events(events), load_rates(rates)
         found = bill(told, priced, first, last, by=grouping, exact=exact)
+        if charges is not None:
+            _write_charges(charges, told, priced, first, last)
     _show(found, as_json=as_json)
     return 0
 
 
-def bill_fleet(fleet: Fleet, start: str, end: str, *, by: str, exact: bool, as_json: bool) -> None:
+def bill_fleet(
+    fleet: Fleet, start: str, end: str, *, by: str, exact: bool, as_json: bool, charges: Path | None = None
+) -> None:
     """Bill the fleet's ledger by the fleet's rates."""
     from gpufleet.services.ledger_facts import facts
 
     first, last, grouping = _asked(start, end, by)
     known = facts(fleet)
+    if charges is not None:
+        _write_charges(charges, known.events, known.rates, first, last)
     _show(bill(known.events, known.rates, first, last, by=grouping, exact=exact), as_json=as_json)
+
+
+def _write_charges(path: Path, events: Sequence[UsageEvent], rates: Rates, first: date, last: date) -> None:
+    """Each day's charges, by day, team, project, job and id; raises Invalid where the file cannot be written."""
+    from gpufleet.exports.charges_csv import write_charges
+
+    days = (first + timedelta(days=n) for n in range((last - first).days))
+    found = (
+        c for d in days for c in sorted(itemised(events, rates, d)[1], key=lambda c: (c.team, c.project, c.job, c.id))
+    )
+    try:
+        with path.open("w", newline="") as out:
+            write_charges(out, found)
+    except OSError as why:
+        raise Invalid(f"{path} cannot be written: {why.strerror}.") from None
 
 
 @contextmanager

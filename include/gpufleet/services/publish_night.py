@@ -20,7 +20,7 @@ from gpufleet.chargeback.days import EPOCH, first_instant
 from gpufleet.chargeback.finance import Finance
 from gpufleet.chargeback.rates import PLATFORM, Rates
 from gpufleet.errors import Invalid, Permanent, Temporary
-from gpufleet.exports import checks, focus, focus_files, journal, pages, publish, summaries, workbook
+from gpufleet.exports import checks, focus, focus_files, focus_tables, journal, pages, publish, summaries, workbook
 from gpufleet.formats.rates import day as day_of
 from gpufleet.formats.rates import rates_of
 from gpufleet.model.charge import Charge
@@ -34,6 +34,8 @@ from gpufleet.store import ledger, months, tenancy
 FILES: Final = {
     "focus_cost_and_usage.csv": "every charge of the month, FOCUS 1.4",
     "focus_cost_and_usage.parquet": "the same with exact decimals",
+    "focus_billing_period.csv": "whether the month is open or closed, FOCUS 1.4",
+    "focus_contract_commitment.csv": "commitments and what is paid for them, FOCUS 1.4",
     "statement.xlsx": "teams, projects, jobs and days as a workbook",
     "journal.csv": "cost centre, account and amount, to be booked",
     "summary_by_team.csv": "totals by team",
@@ -168,10 +170,23 @@ def _focus(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: 
     )
     with (folder / "focus_cost_and_usage.csv").open("w", newline="") as out:
         count = focus_files.write_csv(out, _charges(fleet, replace(whole, end=found.end)), delivery)
+    _small_tables(fleet, folder, found, rates, delivery)
     focus_files.write_parquet(
         folder / "focus_cost_and_usage.parquet", _charges(fleet, replace(whole, end=found.end)), delivery
     )
     return count
+
+
+def _small_tables(fleet: Fleet, folder: Path, found: Statement, rates: Rates, delivery: focus.Delivery) -> None:
+    (folder / "focus_billing_period.csv").write_text(focus_tables.billing_period_csv(delivery, found.made_at))
+    commitments = focus_tables.contract_commitment_csv(rates.commitments, delivery)
+    (folder / "focus_contract_commitment.csv").write_text(commitments)
+    whole = month_named(f"{found.begin:%Y-%m}")
+    with fleet.database.read() as connection:
+        closed = months.standing_close(connection, whole.id)
+    if closed is not None:
+        told = focus_tables.invoice_detail_csv(_charges(fleet, whole), delivery, closed.closed_at)
+        (folder / "focus_invoice_detail.csv").write_text(told)
 
 
 def _charges(fleet: Fleet, month: Month) -> Iterator[Charge]:

@@ -38,7 +38,8 @@ def settle_day(fleet: Fleet, day: str, *, standing: str = PROVISIONAL) -> dict[s
     known = facts(fleet)
     # use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it
     events = known.events if known.has_begun(first) else []
-    found, charges = itemised(events, known.rates, first)
+    found, made = itemised(events, known.rates, first)
+    charges = tuple(made)  # before the database is locked for everyone else
     for fault in faults(found, events, known.rates):
         raise Permanent(f"The bill of {day} does not add up, nothing was published: {fault}.")
     told = to_json(found)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,21 @@ def test_a_person_gets_a_table(files: tuple[Path, Path], capsys: pytest.CaptureF
     assert "vision               seg       1.000000" in told
     assert "total, USD" in told
     assert "set aside: c: released, but nothing was held there" in told
+
+
+def test_every_charge_is_written_too_and_they_are_the_exact_bill(files: tuple[Path, Path], tmp_path: Path) -> None:
+    written = tmp_path / "charges.csv"
+    done = run(files, "--json", "--exact", "--charges", str(written))
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = list(csv.DictReader(written.open()))
+    assert {row["day"] for row in rows} == {"2026-03-10"} and any(row["job"] for row in rows)
+    assert Decimal(sum(int(row["cost_nano"]) for row in rows)).scaleb(-9) == Decimal(json.loads(done.stdout)["total"])
+
+
+def test_charges_that_cannot_be_written_are_said_so(files: tuple[Path, Path], tmp_path: Path) -> None:
+    done = run(files, "--charges", str(tmp_path / "nowhere" / "charges.csv"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "charges.csv cannot be written: No such file or directory." in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from sqlalchemy import update
 from gpufleet.clock import ManualClock
 from gpufleet.errors import Invalid, Permanent
 from gpufleet.exports import publish as publishing
+from gpufleet.model.tenancy import Principal
 from gpufleet.services import publish_night as service
+from gpufleet.services.close_month import close_month
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.publish_night import check_day, publish_night
 from gpufleet.services.settle_day import settle_day
@@ -103,6 +105,18 @@ def test_every_file_is_there_and_the_manifest_knows_it(night: Fleet) -> None:
     assert len(rows) == manifest["charges"]
     exact = sum(Decimal(row["EffectiveCost"]) for row in rows)
     assert abs(exact - Decimal(manifest["total"])) <= Decimal("0.005")
+
+
+def test_a_closed_month_is_published_with_its_invoices(night: Fleet) -> None:
+    for n in range(28):
+        settle_day(night, (FIRST.date() + timedelta(days=n)).isoformat())
+    close_month(night, "2026-02", Principal("root", is_admin=True))
+    publish_night(night, "2026-02-28")
+    folder = latest(night)
+    assert json.loads((folder / "manifest.json").read_text())["standing"] == "closed"
+    invoiced = sum(Decimal(r["BilledCost"]) for r in csv.DictReader((folder / "focus_invoice_detail.csv").open()))
+    rows = list(csv.DictReader((folder / "focus_cost_and_usage.csv").open()))
+    assert invoiced == sum(Decimal(r["BilledCost"]) for r in rows) and all(r["InvoiceId"] for r in rows)
 
 
 def test_published_twice_is_published_once(night: Fleet) -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpufleet.chargeback import Bill, BillLine
-
-
-def decimal(units: int, decimals: int) -> str:
-    """Whole units of 10^-decimals as a plain decimal number, all decimals written out."""
-    if not decimals:
-        return str(units)
-    whole, rest = divmod(units, 10**decimals)
-    return f"{whole}.{rest:0{decimals}d}"
+from gpufleet.model.statement import money
 
 
 def to_json(bill: Bill) -> dict[str, Any]:
@@ -23,14 +16,14 @@ def to_json(bill: Bill) -> dict[str, Any]:
         "to": bill.end.isoformat(),
         "lines": [_line(bill, line) for line in bill.lines],
         "idle": {
-            "gpu_hours": decimal(bill.idle_hours, bill.hour_decimals),
-            "cost": decimal(bill.idle_cost, bill.decimals),
+            "gpu_hours": money(bill.idle_hours, bill.hour_decimals),
+            "cost": money(bill.idle_cost, bill.decimals),
         },
         "unused_commitment": {
-            "gpu_hours": decimal(bill.unused_hours, bill.hour_decimals),
-            "cost": decimal(bill.unused_cost, bill.decimals),
+            "gpu_hours": money(bill.unused_hours, bill.hour_decimals),
+            "cost": money(bill.unused_cost, bill.decimals),
         },
-        "total": decimal(bill.total, bill.decimals),
+        "total": money(bill.total, bill.decimals),
         "quarantined": [{"id": id, "why": why} for id, why in bill.quarantined],
     }
 
@@ -39,13 +32,13 @@ def _line(bill: Bill, line: BillLine) -> dict[str, Any]:
     return {
         "team": line.team,
         "project": line.project,
-        "gpu_hours": decimal(line.gpu_hours, bill.hour_decimals),
-        "over_quota_gpu_hours": decimal(line.over_quota, bill.hour_decimals),
-        "usage_cost": decimal(line.usage, bill.decimals),
-        "idle_cost": decimal(line.idle, bill.decimals),
-        "commitment_cost": decimal(line.commitment, bill.decimals),
-        "shared_cost": decimal(line.shared, bill.decimals),
-        "total": decimal(line.total, bill.decimals),
+        "gpu_hours": money(line.gpu_hours, bill.hour_decimals),
+        "over_quota_gpu_hours": money(line.over_quota, bill.hour_decimals),
+        "usage_cost": money(line.usage, bill.decimals),
+        "idle_cost": money(line.idle, bill.decimals),
+        "commitment_cost": money(line.commitment, bill.decimals),
+        "shared_cost": money(line.shared, bill.decimals),
+        "total": money(line.total, bill.decimals),
     }
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpufleet.model.statement import MONEY, hours, money
+
 NANO_DIGITS: Final = 9
-COLUMNS: Final = ("usage", "idle", "commitment", "shared", "credit", "adjustment", "total")
 
 
 def month_lines(view: Mapping[str, Any]) -> list[str]:
     """One line a team and project, then what stays with the platform, then budgets and closes."""
     decimals = view["decimals"]
     lines = [f"{view['month']}, {view['standing']}, in {view['currency']}, up to {view['to']} (not included)"]
-    lines.append(_cells("team", "project", "GPU-hours", *COLUMNS))
+    lines.append(_cells("team", "project", "GPU-hours", *MONEY))
     for (team, project), sums in sorted(_by_project(view["rows"]).items()):
-        money = (_amount(sums[name], decimals) for name in COLUMNS)
-        lines.append(_cells(team, project or "-", _amount(sums["hours"], 6)[:-3], *money))
-    lines.append(f"idle, kept by the platform: {_amount(view['idle_cost'], decimals)}")
-    lines.append(f"commitments that nobody used: {_amount(view['unused_cost'], decimals)}")
-    lines.append(f"total: {_amount(view['total'], decimals)} {view['currency']}")
+        amounts = (money(sums[name], decimals) for name in MONEY)
+        lines.append(_cells(team, project or "-", hours(sums["hours"])[:-3], *amounts))
+    lines.append(f"idle, kept by the platform: {money(view['idle_cost'], decimals)}")
+    lines.append(f"commitments that nobody used: {money(view['unused_cost'], decimals)}")
+    lines.append(f"total: {money(view['total'], decimals)} {view['currency']}")
     lines += [_wasted(w) for w in view["wasted"]]
     lines += [_budget(b, decimals) for b in view["budgets"] if b["budget"] is not None]
     return lines + [_close(c) for c in view["closes"]]
@@ -45,9 +46,9 @@ def reconciliation_lines(report: Mapping[str, Any]) -> list[str]:
 def _by_project(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, int]]:
     found: dict[tuple[str, str], dict[str, int]] = {}
     for row in rows:
-        sums = found.setdefault((row["team"], row["project"]), dict.fromkeys(("hours", *COLUMNS), 0))
+        sums = found.setdefault((row["team"], row["project"]), dict.fromkeys(("hours", *MONEY), 0))
         sums["hours"] += row["guaranteed_hours"] + row["over_quota_hours"]
-        for name in COLUMNS:
+        for name in MONEY:
             sums[name] += row[name]
     return found
 
@@ -56,29 +57,23 @@ def _cells(team: str, project: str, *numbers: str) -> str:
     return f"{team:16} {project:16} " + " ".join(f"{n:>12}" for n in numbers)
 
 
-def _amount(units: int, decimals: int) -> str:
-    """Minor units as people write them."""
-    whole, rest = divmod(abs(units), 10**decimals)
-    return f"{'-' if units < 0 else ''}{whole}" + (f".{rest:0{decimals}}" if decimals else "")
-
-
 def _nano(amount: int) -> str:
     """All nine decimals, without the zeros that say nothing, at least two."""
-    whole, _, rest = _amount(amount, NANO_DIGITS).partition(".")
+    whole, _, rest = money(amount, NANO_DIGITS).partition(".")
     return f"{whole}.{rest.rstrip('0'):0<2}"
 
 
 def _wasted(told: Mapping[str, Any]) -> str:
     """Exact amounts, cut down to what people read."""
-    hours, cost = ({kind: _nano(told[f"{kind}_{what}"]) for kind in ("lost", "idle")} for what in ("hours", "cost"))
+    held, cost = ({kind: _nano(told[f"{kind}_{what}"]) for kind in ("lost", "idle")} for what in ("hours", "cost"))
     return (
-        f"wasted by {told['team']}: {hours['lost']} GPU-hours lost ({cost['lost']}), "
-        f"{hours['idle']} held and not busy ({cost['idle']})"
+        f"wasted by {told['team']}: {held['lost']} GPU-hours lost ({cost['lost']}), "
+        f"{held['idle']} held and not busy ({cost['idle']})"
     )
 
 
 def _budget(told: Mapping[str, Any], decimals: int) -> str:
-    actual, forecast, budget = (_amount(told[key], decimals) for key in ("actual", "forecast", "budget"))
+    actual, forecast, budget = (money(told[key], decimals) for key in ("actual", "forecast", "budget"))
     how = "over it" if told["actual"] > told["budget"] else "within it"
     if told["actual"] <= told["budget"] < told["forecast"]:
         how = "will be over it"

@@ -57,34 +57,26 @@ def check_day(fleet: Fleet, day: str) -> dict[str, Any]:
             raise Invalid(f"{day} is not settled: run chargeback_nightly for it.")
         found = [c for c in stored.charges(connection, first, first + timedelta(days=1)) if not c.corrects]
         rates = rates_of(ledger.rates(connection), "rates (as applied)")
-        expected = _expected(
-            row, rates, ledger.told_teams(connection), ledger.told_nodes(connection), tenancy_names(connection)
-        )
+        known = ledger.told_teams(connection) | {team.name for team in tenancy.teams(connection)}
+        expected = _expected(row, rates, known, ledger.told_nodes(connection))
     failed = checks.check_night(found, expected, day, fleet.home / "data-docs" / day)
     if failed:
         raise Permanent(f"{day} is not published: {'; '.join(failed)}. Data Docs: {fleet.home / 'data-docs' / day}.")
     return {"day": day, "charges": len(found)}
 
 
-def tenancy_names(connection: Any) -> frozenset[str]:
-    return frozenset(team.name for team in tenancy.teams(connection))
-
-
-def _expected(
-    row: Any, rates: Rates, told: frozenset[str], nodes: frozenset[str], teams: frozenset[str]
-) -> checks.Expected:
+def _expected(row: Any, rates: Rates, known: frozenset[str], nodes: frozenset[str]) -> checks.Expected:
     """From the day's answer, which was made and checked apart from its charges."""
     half = 5 * 10 ** (8 - rates.decimals)
     hours = sum(Decimal(line["gpu_hours"]) for line in row.answer["lines"]) + Decimal(row.answer["idle"]["gpu_hours"])
-    named = {c.owner for c in rates.commitments} | {
-        t for s in rates.shared_costs if isinstance(s.split, Mapping) for t in s.split
-    }
+    weighted = {team for cost in rates.shared_costs if isinstance(cost.split, Mapping) for team in cost.split}
+    named = {commitment.owner for commitment in rates.commitments} | weighted
     return checks.Expected(
         total_nano=row.total_nano,
         hours_nano=int(hours * 10**9),
         slack_nano=half,
         hours_slack_nano=500,
-        teams=frozenset({PLATFORM, *told, *teams, *named}),
+        teams=frozenset({PLATFORM, *known, *named}),
         nodes=nodes,
         dearest_nano=checks.DEAREST * 10 ** (2 - min(2, rates.decimals)),
     )

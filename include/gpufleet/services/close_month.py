@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row
 
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.corrections import corrections
+from gpufleet.chargeback.days import EPOCH, first_instant
 from gpufleet.chargeback.finance import SETTLE_DAYS, Finance
 from gpufleet.chargeback.losses import credits_for
 from gpufleet.errors import Forbidden, Invalid, NotFound
@@ -21,7 +22,7 @@ from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.model.statement import Standing
 from gpufleet.model.tenancy import Principal, Role
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.ledger_facts import facts
+from gpufleet.services.ledger_facts import Facts, facts
 from gpufleet.services.metered_charges import metered, settle_again
 from gpufleet.services.month_charges import Month, credits, finance, losses, month_charges, month_named
 from gpufleet.services.rights import is_platform, role_in
@@ -125,20 +126,29 @@ def close_due_months(fleet: Fleet) -> list[str]:
 def correct_closed_months(fleet: Fleet) -> list[Charge]:
     """Book today what the ledger now says about closed months beyond what was said; returns what was booked.
 
-    The ledger is read without a lock; where it grew meanwhile it is read again.
+    The ledger is read without a lock; what comes meanwhile is for the next night. Only months that something was heard
+    about since their close are looked at: a changed price list says nothing about them.
     """
     known, share, day = facts(fleet), finance(fleet).credit_share, today(fleet)
     with fleet.database.read() as connection:
-        names, lost = months.closed_months(connection), losses(connection)
+        names = [name for name in months.closed_months(connection) if _may_differ(connection, known, month_named(name))]
+        lost = losses(connection)
     said = {name: [c for d in month_named(name).days for c in metered(known, d)] for name in names}
     found: list[Charge] = []
     with fleet.database.write() as connection:
-        if ledger.ledger_revision(connection) == known.revision and months.closed_months(connection) == names:
-            for name, now in said.items():
-                given = credits_for(now, lost, share) if share else ()
-                found += _correct(connection, month_named(name), [*now, *given], day)
-            return found
-    return correct_closed_months(fleet)
+        closed = set(months.closed_months(connection))
+        for name, now in said.items():
+            given = credits_for(now, lost, share) if share else ()
+            found += _correct(connection, month_named(name), [*now, *given], day) if name in closed else []
+    return found
+
+
+def _may_differ(connection: Connection, known: Facts, month: Month) -> bool:
+    """Whether an event of its time came after the close, or something in it had not been seen to end."""
+    close = months.standing_close(connection, month.id)
+    end = EPOCH + timedelta(microseconds=first_instant(month.end, known.rates.timezone))
+    late = close is not None and ledger.heard_since(connection, close.closed_at, end)
+    return late or stored.has_estimated(connection, month.begin, month.end)
 
 
 def _correct(connection: Connection, month: Month, known: list[Charge], day: date) -> list[Charge]:

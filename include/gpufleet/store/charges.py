@@ -37,6 +37,13 @@ def read_charges(connection: Connection, table: Table, first: date, last: date) 
         yield charge_of(row)
 
 
+def has_estimated(connection: Connection, first: date, last: date) -> bool:
+    """Whether any charge of [first, last) is of use that was not seen to end."""
+    c = t.charge.c
+    asked = select(c.id).where(c.day >= first.isoformat(), c.day < last.isoformat(), c.estimated)
+    return connection.execute(asked.limit(1)).first() is not None
+
+
 def row_of(charge: Charge) -> dict[str, Any]:
     """The values of its columns."""
     # every value is plain: `asdict`, which copies deeply, would take a third of a night

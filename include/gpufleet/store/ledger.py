@@ -37,6 +37,12 @@ def add_usages(connection: Connection, events: Sequence[dict[str, Any]], recorde
     return len(new)
 
 
+def heard_since(connection: Connection, since: datetime, before: datetime) -> bool:
+    """Whether an event from before that instant was written down since then."""
+    u = t.usage_event.c
+    return connection.execute(select(u.id).where(u.recorded_at >= since, u.at < before).limit(1)).first() is not None
+
+
 def first_day(connection: Connection) -> str:
     """The UTC day of the earliest event; of an empty ledger a day later than any."""
     first = connection.execute(select(func.min(t.usage_event.c.at))).scalar()

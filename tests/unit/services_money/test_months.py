@@ -207,6 +207,24 @@ def test_what_comes_late_is_booked_in_the_open_month_once(fleet: Fleet) -> None:
     assert sum(c.cost_nano for c in correct_closed_months(fleet)) == 0, "only the further difference"
 
 
+def test_a_changed_price_list_never_rewrites_a_closed_month(fleet: Fleet) -> None:
+    fleet.clock.advance(timedelta(minutes=1))  # type: ignore[attr-defined]
+    close_month(fleet, FEBRUARY, FINA)
+    with fleet.database.write() as connection:
+        told = ledger.rates(connection)
+        ledger.put_rates(connection, {**told, "prices": [{"match": {}, "per_gpu_hour": "999.00"}]}, fleet.clock.now())
+    fleet.clock.advance(timedelta(days=1))  # type: ignore[attr-defined]
+    hear(
+        fleet,
+        "n-new",
+        "node-up",
+        fleet.clock.now(),
+        node="new",
+        facts={"model": "H100-80", "gpus": 8, "capacity": "spot"},
+    )
+    assert correct_closed_months(fleet) == []
+
+
 def test_a_month_is_opened_again_by_the_platform_alone_and_its_hash_is_kept(fleet: Fleet) -> None:
     first = close_month(fleet, FEBRUARY, FINA)
     for who, why, error in ((FINA, "late bill", Forbidden), (ADMIN, " ", Invalid)):

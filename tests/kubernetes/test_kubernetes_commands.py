@@ -16,8 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from tests.kubernetes.test_rendered_objects import apply, folder
-from tests.sandboxes import eventually
+from tests.kubernetes.test_rendered_objects import apply, folder, gone
 from tools.kubernetes.plane import ControlPlane
 
 FLEET = """\
@@ -98,7 +97,7 @@ def test_a_cluster_is_told_what_it_must_be_told_and_is_then_found_ready(
     finally:
         place = "/api/v1/namespaces/commands-alpha"
         client.delete(place)
-        eventually(lambda: client.get(place).status_code == httpx.codes.NOT_FOUND, within=60)
+        gone(client, place)
 
 
 def become(home: Path, client: httpx.Client, namespace: str, account: str) -> None:

@@ -95,7 +95,18 @@ def install(client: httpx.Client) -> Iterator[httpx.Client]:
     for home in homes:
         client.delete(home)
     for home in homes:
-        eventually(lambda home=home: client.get(home).status_code == httpx.codes.NOT_FOUND, within=60)
+        gone(client, home)
+
+
+def gone(client: httpx.Client, home: str) -> None:
+    """Wait until a namespace that was deleted is there no more; fails with what it still waits for.
+
+    Its controller tries again after longer and longer waits, up to a minute each, so one wait of a minute is not enough.
+    """
+    try:
+        eventually(lambda: client.get(home).status_code == httpx.codes.NOT_FOUND, within=180)
+    except AssertionError as why:
+        raise AssertionError(f"{why} {client.get(home).json().get('status')}") from None
 
 
 def _counted(client: httpx.Client, namespace: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
-from gpufleet.chargeback.billing import itemised
+from gpufleet.chargeback.nights import itemised
 from gpufleet.chargeback.rates import Commitment, IdlePolicy, Price, Rates, SharedCost, Split
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.model.usage import Allocated, NodeUp, QuotaMark, Released, UsageEvent

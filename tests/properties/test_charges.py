@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import timedelta
 from random import Random
 
@@ -12,11 +13,15 @@ from hypothesis import strategies as st
 from tests.properties.money_worlds import World, worlds
 
 from gpufleet.chargeback import Bill, bill
-from gpufleet.chargeback.billing import itemised
+from gpufleet.chargeback.billing import bill_of, days_of, settled
+from gpufleet.chargeback.buckets import Buckets, InMemory
 from gpufleet.chargeback.conservation import up_time
 from gpufleet.chargeback.days import days
+from gpufleet.chargeback.evidence import Quarantine, by_node
+from gpufleet.chargeback.nights import itemised, nights
 from gpufleet.chargeback.statement import half_up
 from gpufleet.model.charge import Charge, ChargeKind
+from gpufleet.store.laid_aside import InFile
 
 some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(some, max_examples=10_000)
@@ -33,6 +38,10 @@ HELD = (ChargeKind.USE, ChargeKind.COMMITTED_USE)
 
 def day_of(world: World) -> list[Charge]:
     return list(itemised(world.events, world.rates, world.start)[1])
+
+
+def by_id(charges: Iterable[Charge]) -> list[Charge]:
+    return sorted(charges, key=lambda charge: charge.id)
 
 
 def exact_bill(world: World) -> Bill:
@@ -102,6 +111,26 @@ def test_the_order_of_events_means_nothing(world: World, dice: Random) -> None:
     dice.shuffle(shuffled)
     again = World(shuffled, world.rates, world.start, world.end)
     assert {c.id: c for c in day_of(world)} == {c.id: c for c in day_of(again)}
+
+
+@some
+@given(worlds(), st.integers(0, 3), st.booleans())
+def test_how_a_night_is_sliced_and_where_it_is_laid_aside_shows_in_no_number(
+    tmp_path_factory: pytest.TempPathFactory, world: World, enough: int, in_file: bool
+) -> None:
+    quarantine, folder = Quarantine(), tmp_path_factory.getbasetemp()
+
+    def buckets() -> Buckets:
+        return InFile(folder) if in_file else InMemory()
+
+    wanted = days_of(world.start, world.end)
+    made = nights(by_node(world.events, quarantine), world.rates, wanted, buckets(), quarantine, enough)
+    whole = settled(world.events, world.rates, world.start, world.end)
+    assert bill_of(made, exact=True) == bill_of(whole, exact=True)
+    for day in reversed(wanted):
+        found, charges = made.itemised(day, buckets())
+        other, others = whole.itemised(day, InMemory())
+        assert found == other and by_id(charges) == by_id(others)
 
 
 @some

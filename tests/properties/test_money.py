@@ -15,7 +15,7 @@ from tests.properties.money_worlds import World, worlds
 from tests.properties.slow_bill import slow_bill
 
 from gpufleet.chargeback import Bill, bill
-from gpufleet.chargeback.billing import account_of
+from gpufleet.chargeback.billing import settled
 from gpufleet.chargeback.conservation import faults
 from gpufleet.chargeback.cover import Cover
 from gpufleet.chargeback.days import days
@@ -37,8 +37,12 @@ def exact_lines(account: Account) -> Exact:
     return {k: {c: getattr(v, c) for c in columns} for k, v in account.lines.items() if not v.is_nothing}
 
 
-def account(world: World, quarantine: Quarantine | None = None) -> Account:
-    return account_of(world.events, world.rates, world.start, world.end, quarantine or Quarantine())
+def account(world: World) -> Account:
+    return exact(world)[0]
+
+
+def exact(world: World) -> tuple[Account, Quarantine]:
+    return settled(world.events, world.rates, world.start, world.end).account()
 
 
 def printed(world: World, *, exact: bool = False) -> Bill:
@@ -48,8 +52,7 @@ def printed(world: World, *, exact: bool = False) -> Bill:
 @settings(some, max_examples=100)
 @given(worlds())
 def test_the_quick_bill_is_the_slow_one(world: World) -> None:
-    quarantine = Quarantine()
-    quick = account(world, quarantine)
+    quick, quarantine = exact(world)
     slow = slow_bill(world.events, world.rates, world.start, world.end)
     assert exact_lines(quick) == slow.printed()
     assert (quick.idle_hours, quick.idle_cost) == (slow.idle_hours, slow.idle_cost)
@@ -68,7 +71,7 @@ def test_charges_sum_to_cost_and_hours_to_the_time_the_nodes_were_up(world: Worl
 def test_with_factor_one_the_total_is_the_cost_of_the_fleet(world: World) -> None:
     """Every announced GPU has a price at every instant: what is charged is what the nodes cost while they were up."""
     only_nodes = [e for e in world.events if isinstance(e, NodeUp | NodeDown)]
-    fleet = account_of(only_nodes, world.rates, world.start, world.end, Quarantine())
+    fleet = account(replace(world, events=only_nodes))
     found = account(world)
     assert sum((c.usage for c in found.lines.values()), found.idle_cost) == fleet.idle_cost
     held = sum((c.guaranteed + c.over_quota for c in found.lines.values()), Fraction(0))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from gpufleet.store.ledger import usage_until
+from gpufleet.store.ledger import usage_of_job
 from tools.demo.acting import Story, StoryBroke
 from tools.demo.telling import shell_path
 
@@ -59,7 +59,7 @@ def _hours(story: Story, name: str) -> list[tuple[int, float]]:
     """(attempt, GPU-hours) by the ledger: from each allocated to its released."""
     job = str(story.job(name)["job"])
     with story.fleet.database.read() as connection:
-        rows = [r for r in usage_until(connection, datetime.max.replace(tzinfo=UTC)) if r.job == job]
+        rows = usage_of_job(connection, job)
     began = {(r.attempt, r.node, r.gpu): r.at for r in rows if r.event == "allocated"}
     spent: dict[int, float] = defaultdict(float)
     for row in rows:

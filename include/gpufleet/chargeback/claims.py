@@ -21,6 +21,17 @@ def settle_claims(
     return claims.accepted
 
 
+def all_fit(told: Iterable[Stretch]) -> bool:
+    """Whether no two stretches of one GPU contradict each other; then each counts, whatever is heard of others."""
+    running: list[Stretch] = []
+    for new in sorted(told, key=lambda s: (s.begin, s.event.id)):
+        running = [s for s in running if s.end > new.begin]
+        if running and _in_the_way(new, [s for s in running if s.event.job != new.event.job]):
+            return False
+        running.append(new)
+    return True
+
+
 class _Claims:
     """Takes one stretch after the other."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gpufleet.chargeback.days import micros
@@ -22,6 +22,11 @@ class Quarantine:
     def add(self, id: str, why: str) -> None:
         self._why.setdefault(id, why)
 
+    def copy(self) -> Quarantine:
+        other = Quarantine()
+        other._why.update(self._why)
+        return other
+
     def sorted(self) -> tuple[tuple[str, str], ...]:
         """Id and reason, by id."""
         return tuple(sorted(self._why.items()))
@@ -37,11 +42,19 @@ class Evidence:
     """Instants of heartbeats by holding, or by node alone; sorted."""
 
 
+def by_node(events: Iterable[UsageEvent], quarantine: Quarantine) -> Iterator[Sequence[UsageEvent]]:
+    """One version of each event, node after node; the order they come in means nothing."""
+    found: dict[str, list[UsageEvent]] = defaultdict(list)
+    for event in _one_version(events, quarantine):
+        found[event.node].append(event)
+    yield from found.values()
+
+
 def weigh(events: Iterable[UsageEvent], quarantine: Quarantine) -> Evidence:
-    """Sort the events by what they speak of; the order they come in means nothing."""
+    """Sort events, of which there is one version, by what they speak of."""
     found = Evidence()
     told: list[Heartbeat] = []
-    for event in _one_version(events, quarantine):
+    for event in events:
         if isinstance(event, Allocated | Released):
             found.holdings[event.job, event.attempt, event.node, event.gpu].append(event)
         elif isinstance(event, NodeUp | NodeDown):

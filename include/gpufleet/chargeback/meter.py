@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpufleet.chargeback.cover import Cover
-from gpufleet.chargeback.days import Day
 from gpufleet.chargeback.evidence import Quarantine
+from gpufleet.chargeback.holdings import Stretch
 from gpufleet.chargeback.tally import DayTally, Entries, Entry, Line
 from gpufleet.model.usage import NodeUp
 
@@ -40,13 +40,12 @@ class Seat:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """What is priced in one way: the guaranteed or the over-quota part of a stretch, or (no `line`) a node's idle."""
+    """What is priced in one way: the guaranteed or the over-quota part of a stretch, or (no `stretch`) a node's idle."""
 
     rank: int
     """Place in the order in which commitments cover (rule 21)."""
     seat: Seat
-    line: Line | None
-    id: str = ""
+    stretch: Stretch | None = None
     over: bool = False
     amount: int = 0
     free: int = 0
@@ -54,11 +53,20 @@ class Part:
     covered: dict[int, int] = field(default_factory=dict)
     since: int = 0
 
+    @property
+    def line(self) -> Line | None:
+        return None if self.stretch is None else (self.stretch.event.team, self.stretch.event.project)
+
+    @property
+    def told_by(self) -> str:
+        """The id of the event that says it is there."""
+        return self.seat.up_id if self.stretch is None else self.stretch.event.id
+
 
 class Meter:
     """Holds the state of now; every change first books what was true until now."""
 
-    def __init__(self, commitments: int, quarantine: Quarantine, *, detailed: bool) -> None:
+    def __init__(self, commitments: int, quarantine: Quarantine) -> None:
         self.now = 0
         self.tallies: list[DayTally] = []
         self.touched: dict[Part, None] = {}
@@ -68,16 +76,15 @@ class Meter:
         self._parts: dict[int, Part] = {}
         self._running: dict[Part, None] = {}
         self._quarantine = quarantine
-        self._detailed = detailed
 
     def add(self, part: Part) -> None:
         """Make a part known; nothing of it is there yet."""
         self._parts[part.rank] = part
 
-    def open_day(self, day: Day) -> None:
+    def open_day(self, day: DayTally) -> None:
         """What is booked from now on belongs to this day."""
         self.book_all()
-        self.tallies.append(DayTally(day, entries={} if self._detailed else None))
+        self.tallies.append(day)
 
     def set_amount(self, part: Part, amount: int) -> None:
         if part.amount == amount:
@@ -137,7 +144,7 @@ class Meter:
 
     def _book(self, part: Part) -> None:
         span, part.since = self.now - part.since, self.now
-        if part.line is None:
+        if part.stretch is None:
             self.touched[part] = None
         if span and part.amount:
             self._add(part, span)
@@ -157,14 +164,13 @@ class Meter:
         if part.free and seat.price is not None:
             listed = part.free * span * seat.price
         elif part.free:
-            self._quarantine.add(
-                part.id or seat.up_id, f"no price fits {seat.node} ({seat.model or 'never announced'})"
-            )
-        if part.line is None:
+            self._quarantine.add(part.told_by, f"no price fits {seat.node} ({seat.model or 'never announced'})")
+        line_of = part.line
+        if line_of is None:
             day.idle += part.amount * span
             day.idle_cost[seat.model] += listed + committed
             return
-        line = day.lines[part.line]
+        line = day.lines[line_of]
         line.spans[part.over] += part.amount * span
         line.usage[part.over] += listed
         line.commitment += committed
@@ -173,11 +179,13 @@ class Meter:
     def _enter(self, entries: Entries, part: Part, k: int | None, price: int | None, amount: int, span: int) -> None:
         """Write it down by itself: so much of the part, at this price, for the time until now."""
         seat = part.seat
-        key = (part.rank, seat.up_id, k, price, seat.price)
+        key = (part.stretch or seat.node, part.over, seat.up_id, k, price, seat.price)
         entry = entries.get(key)
         if entry is None:
             begin = self.now - span
-            entry = entries[key] = Entry(part.rank, part.over, seat.node, seat.up, k, price, seat.price, begin, begin)
+            entry = entries[key] = Entry(
+                part.stretch, part.over, seat.node, seat.up, k, price, seat.price, begin, begin
+            )
         entry.end = self.now
         entry.spans += amount * span
         entry.cost += amount * span * (price or 0)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
 
 from gpufleet.chargeback.amounts import Change
-from gpufleet.chargeback.days import Day
 from gpufleet.chargeback.evidence import Quarantine
 from gpufleet.chargeback.holdings import Stretch
 from gpufleet.chargeback.meter import Meter, Part, Seat
@@ -20,51 +18,48 @@ from gpufleet.chargeback.quotas import QuotaHolders, Quotas, Stake
 from gpufleet.chargeback.rates import IdlePolicy, Rates
 from gpufleet.chargeback.tally import DayTally, Scale
 
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """The sums of every day, and the grids they are counted in. A part of stretch i has the rank 2 i, or over quota 2 i + 1;
-    the idle of node i stands behind all of them."""
-
-    scale: Scale
-    tallies: list[DayTally]
-    held: list[Stretch]
-
-    def stretch(self, rank: int) -> Stretch | None:
-        """Whose part it is; None for idle."""
-        return self.held[rank // 2] if rank < 2 * len(self.held) else None
-
-
 Turn = tuple[int, Callable[..., None], tuple[Any, ...]]
 """At this instant, this happens."""
 
 
 def sweep(
-    window: Sequence[Day],
+    days: Sequence[DayTally],
+    begin: int,
+    end: int,
     changes: Sequence[Change],
     lives: Mapping[str, Life],
     rates: Rates,
     quarantine: Quarantine,
-    *,
-    detailed: bool = False,
-) -> Swept:
-    """Every day of the window; `detailed` also keeps every reason by itself."""
-    begin, end = window[0].begin, window[-1].end
+    scale: Scale | None = None,
+) -> Scale:
+    """Add what happens in [begin, end) to the days it lies in; answers with the grids in which they count now.
+
+    `scale`: that of what the days hold already, fine enough for all their prices. They are counted finer where an
+    amount asks for it.
+    """
     posted = postings(lives, {c.stretch.event.node for c in changes}, rates, begin, end)
     terms = [phases(c) for c in rates.commitments]
-    scale = Scale.of(
-        [*(c.amount for c in changes), *rates.quotas.values()],
-        [*(p.price for p in posted if p.price is not None), *(phase.rate for term in terms for phase in term)],
-    )
-    stage = _Stage(scale, posted, changes, rates, Meter(len(rates.commitments), quarantine, detailed=detailed))
-    turns: list[Turn] = [(d.begin, stage.meter.open_day, (d,)) for d in window]
+    if scale is None:
+        scale = scale_of(posted, rates)
+    finer = scale.with_amounts([*(c.amount for c in changes), *rates.quotas.values()])
+    if finer != scale:
+        for day in days:
+            day.refine(finer.grains // scale.grains)
+    stage = _Stage(finer, posted, changes, rates, Meter(len(rates.commitments), quarantine))
+    turns: list[Turn] = [(max(begin, d.day.begin), stage.meter.open_day, (d,)) for d in days]
     turns += stage.commitment_turns(rates, terms, begin, end)
     turns += stage.node_turns(posted)
-    turns += [(c.at, stage.hold, (c.stretch, scale.amount(c.amount))) for c in changes]
+    turns += [(c.at, stage.hold, (c.stretch, finer.amount(c.amount))) for c in changes]
     # a stable sort: what happens to one node at one instant stays in its order, node-down before node-up
     turns.sort(key=itemgetter(0))
     stage.play(turns, begin, end)
-    return Swept(scale, stage.meter.tallies, stage.held)
+    return finer
+
+
+def scale_of(posted: Iterable[Posting], rates: Rates) -> Scale:
+    """Grids on which every price of these postings and every commitment's rate lies."""
+    listed = (p.price for p in posted if p.price is not None)
+    return Scale.of((), [*listed, *(phase.rate for c in rates.commitments for phase in phases(c))])
 
 
 class _Stage:
@@ -84,8 +79,7 @@ class _Stage:
         self._holders = QuotaHolders(self.meter, self._quotas) if rates.idle is IdlePolicy.QUOTA_HOLDERS else None
         self._scale = scale
         self._seats = {p.node: Seat(p.node, announced=p.up is not None) for p in posted}
-        self.held = sorted(dict.fromkeys(c.stretch for c in changes), key=_cover_order)
-        self._stakes = self._seat_stretches(self.held)
+        self._stakes = self._seat_stretches(sorted(dict.fromkeys(c.stretch for c in changes), key=_cover_order))
         self._idle = self._seat_idle(2 * len(self._stakes))
         self._moved: dict[str, Seat] = {}
 
@@ -93,19 +87,18 @@ class _Stage:
         turn = {s: i for i, s in enumerate(sorted(held, key=_quota_order))}
         stakes: dict[Stretch, Stake] = {}
         for i, stretch in enumerate(held):
-            event = stretch.event
-            seat, line = self._seats[event.node], (event.team, event.project)
-            guaranteed = Part(2 * i, seat, line, event.id)
-            over = Part(2 * i + 1, seat, line, event.id, over=True)
+            seat = self._seats[stretch.event.node]
+            guaranteed = Part(2 * i, seat, stretch)
+            over = Part(2 * i + 1, seat, stretch, over=True)
             stakes[stretch] = Stake(turn[stretch], guaranteed, over, stretch.is_guaranteed)
-            self._quotas.add(event.team, stakes[stretch])
+            self._quotas.add(stretch.event.team, stakes[stretch])
             self.meter.add(guaranteed)
             self.meter.add(over)
         return stakes
 
     def _seat_idle(self, rank: int) -> dict[str, Part]:
         """Idle comes after all use, by node (rule 21); the GPUs of a node are alike, so they are one part."""
-        found = {name: Part(rank + i, self._seats[name], None) for i, name in enumerate(sorted(self._seats))}
+        found = {name: Part(rank + i, self._seats[name]) for i, name in enumerate(sorted(self._seats))}
         for part in found.values():
             self.meter.add(part)
         return found

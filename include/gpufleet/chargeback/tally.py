@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
+from typing import TypeVar
 
 from gpufleet.chargeback.days import HOUR, Day
+from gpufleet.chargeback.holdings import Stretch
 from gpufleet.model.usage import NodeUp
 
 Line = tuple[str, str]
@@ -25,6 +27,10 @@ class Scale:
     @classmethod
     def of(cls, amounts: Iterable[Fraction], prices: Iterable[Fraction]) -> Scale:
         return cls(lcm(*{a.denominator for a in amounts}), lcm(*{p.denominator for p in prices}))
+
+    def with_amounts(self, amounts: Iterable[Fraction]) -> Scale:
+        """The same grids, fine enough for these amounts too."""
+        return Scale(lcm(self.grains, *{a.denominator for a in amounts}), self.coins)
 
     def amount(self, gpus: Fraction | int) -> int:
         return int(gpus * self.grains)
@@ -55,6 +61,13 @@ class LineTally:
         """GPU-time in all."""
         return self.spans[0] + self.spans[1]
 
+    def refine(self, factor: int) -> None:
+        """The same amounts in grains that are so many times finer."""
+        self.spans = [span * factor for span in self.spans]
+        self.usage = [cost * factor for cost in self.usage]
+        self.commitment *= factor
+        _refine(self.by_model, factor)
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
@@ -64,8 +77,8 @@ class Entry:
     `listed` the list price then, in coins. [begin, end) are its first and last instant; between them it may have paused.
     """
 
-    rank: int
-    """Of the part, as the sweep counts them."""
+    stretch: Stretch | None
+    """None for idle GPUs of the node."""
     over: bool
     node: str
     up: NodeUp | None
@@ -78,8 +91,8 @@ class Entry:
     cost: int = 0
 
 
-Entries = dict[tuple[int, str, int | None, int | None, int | None], Entry]
-"""By rank, id of the node-up, commitment, price and list price."""
+Entries = dict[tuple[Stretch | str, bool, str, int | None, int | None, int | None], Entry]
+"""By stretch (or node, for its idle GPUs), over-quota or not, id of the node-up, commitment, price and list price."""
 
 
 @dataclass(slots=True)
@@ -98,3 +111,26 @@ class DayTally:
     """Rule 22, `quota-holders`: what a team bears, by the number it is yet to be divided by."""
     entries: Entries | None = None
     """Every reason by itself, where charges are wanted."""
+
+    def refine(self, factor: int) -> None:
+        """The same sums in grains that are so many times finer."""
+        for line in self.lines.values():
+            line.refine(factor)
+        self.idle *= factor
+        _refine(self.idle_cost, factor)
+        _refine(self.covered, factor)
+        _refine(self.covered_cost, factor)
+        # a divisor is an amount too
+        borne = {(team, divisor * factor): cost * factor**2 for (team, divisor), cost in self.borne.items()}
+        self.borne = defaultdict(int, borne)
+        for entry in (self.entries or {}).values():
+            entry.spans *= factor
+            entry.cost *= factor
+
+
+K = TypeVar("K")
+
+
+def _refine(sums: MutableMapping[K, int], factor: int) -> None:
+    for key in sums:
+        sums[key] *= factor

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpufleet.chargeback import Bill, bill
-from gpufleet.chargeback.billing import itemised
+from gpufleet.chargeback import Bill
+from gpufleet.chargeback.billing import bill_of, check, days_of, settled
+from gpufleet.chargeback.buckets import InMemory
 from gpufleet.errors import Invalid
 from gpufleet.formats.bill import bill_lines, to_json
 from gpufleet.formats.events import load_events
 from gpufleet.formats.rates import day, load_rates
 
 if TYPE_CHECKING:
-    from gpufleet.chargeback.rates import Rates
-    from gpufleet.model.usage import UsageEvent
+    from gpufleet.model.charge import Charge
     from gpufleet.services.fleet import Fleet
 
 
@@ -32,10 +32,10 @@ def bill_files(
     """Bill a file of events by a file of rates; raises Invalid that names file, line and key."""
     first, last, grouping = _asked(start, end, by)
     with _no_collector():
-        told, priced = load_events(events), load_rates(rates)
-        found = bill(told, priced, first, last, by=grouping, exact=exact)
+        made = settled(load_events(events), load_rates(rates), first, last)
+        found = bill_of(made, by=grouping, exact=exact)
         if charges is not None:
-            _write_charges(charges, told, priced, first, last)
+            _write_charges(charges, lambda day: made.itemised(day, InMemory())[1], days_of(first, last))
     _show(found, as_json=as_json)
     return 0
 
@@ -47,20 +47,17 @@ def bill_fleet(
     from gpufleet.services.ledger_facts import facts
 
     first, last, grouping = _asked(start, end, by)
-    known = facts(fleet)
+    known = facts(fleet, days_of(first, last))
     if charges is not None:
-        _write_charges(charges, known.events, known.rates, first, last)
-    _show(bill(known.events, known.rates, first, last, by=grouping, exact=exact), as_json=as_json)
+        _write_charges(charges, lambda day: known.itemised(day)[1], days_of(first, last))
+    _show(bill_of(known.nights, by=grouping, exact=exact), as_json=as_json)
 
 
-def _write_charges(path: Path, events: Sequence[UsageEvent], rates: Rates, first: date, last: date) -> None:
+def _write_charges(path: Path, charges_of: Callable[[date], Iterator[Charge]], days: Sequence[date]) -> None:
     """Each day's charges, by day, team, project, job and id; raises Invalid where the file cannot be written."""
     from gpufleet.exports.charges_csv import write_charges
 
-    days = (first + timedelta(days=n) for n in range((last - first).days))
-    found = (
-        c for d in days for c in sorted(itemised(events, rates, d)[1], key=lambda c: (c.team, c.project, c.job, c.id))
-    )
+    found = (c for d in days for c in sorted(charges_of(d), key=lambda c: (c.team, c.project, c.job, c.id)))
     try:
         with path.open("w", newline="") as out:
             write_charges(out, found)
@@ -81,7 +78,9 @@ def _no_collector() -> Iterator[None]:
 
 
 def _asked(start: str, end: str, by: str) -> tuple[date, date, tuple[str, ...]]:
-    return _day("--from", start), _day("--to", end), tuple(by.split(","))
+    first, last, grouping = _day("--from", start), _day("--to", end), tuple(by.split(","))
+    check(first, last, grouping)
+    return first, last, grouping
 
 
 def _day(option: str, text: str) -> date:

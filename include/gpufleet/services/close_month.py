@@ -6,11 +6,15 @@ of the month; a re-opening keeps it too, with who did it and why.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
+from itertools import chain
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Row
 
+from gpufleet.chargeback.buckets import Buckets, InMemory
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.corrections import corrections
 from gpufleet.chargeback.days import EPOCH, first_instant
@@ -22,7 +26,6 @@ from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.model.statement import Standing
 from gpufleet.model.tenancy import Principal, Role
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.ledger_facts import Facts, facts
 from gpufleet.services.metered_charges import metered, settle_again
 from gpufleet.services.month_charges import Month, credits, finance, losses, month_charges, month_named
 from gpufleet.services.rights import is_platform, role_in
@@ -48,8 +51,7 @@ def estimate_days(fleet: Fleet) -> list[str]:
     with fleet.database.read() as connection:
         states = months.day_states(connection, date.min, until)
     late = [day for day, state in states.items() if state == Standing.PROVISIONAL]
-    for day in late:
-        settle_again(fleet, date.fromisoformat(day), Standing.ESTIMATED)
+    settle_again(fleet, [date.fromisoformat(day) for day in late], Standing.ESTIMATED)
     return late
 
 
@@ -67,8 +69,7 @@ def close_month(fleet: Fleet, text: str, principal: Principal) -> dict[str, Any]
         return told(before)
     if today(fleet) < first:
         raise Invalid(f"{month.id} may be closed from {first} on: until then clouds may still change their invoices.")
-    for day in month.days:
-        settle_again(fleet, day, Standing.ESTIMATED)
+    settle_again(fleet, month.days, Standing.ESTIMATED)
     with fleet.database.write() as connection:
         if (before := months.standing_close(connection, month.id)) is None:
             _seal(connection, fleet, month, principal)
@@ -129,29 +130,36 @@ def correct_closed_months(fleet: Fleet) -> list[Charge]:
     The ledger is read without a lock; what comes meanwhile is for the next night. Only months that something was heard
     about since their close are looked at: a changed price list says nothing about them.
     """
-    known, share, day = facts(fleet), finance(fleet).credit_share, today(fleet)
+    share, day = finance(fleet).credit_share, today(fleet)
     with fleet.database.read() as connection:
-        names = [name for name in months.closed_months(connection) if _may_differ(connection, known, month_named(name))]
+        zone = rates_of(ledger.rates(connection), "rates").timezone
+        closed = (month_named(name) for name in months.closed_months(connection))
+        asked = [month for month in closed if _may_differ(connection, zone, month)]
         lost = losses(connection)
-    said = {name: [c for d in month_named(name).days for c in metered(known, d)] for name in names}
+    known = metered(fleet, [day for month in asked for day in month.days]) if asked else InMemory()
     found: list[Charge] = []
     with fleet.database.write() as connection:
-        closed = set(months.closed_months(connection))
-        for name, now in said.items():
-            given = credits_for(now, lost, share) if share else ()
-            found += _correct(connection, month_named(name), [*now, *given], day) if name in closed else []
+        still = set(months.closed_months(connection))
+        for month in (month for month in asked if month.id in still):
+            given = credits_for(_of(known, month), lost, share) if share else ()
+            found += _correct(connection, month, chain(_of(known, month), given), day)
     return found
 
 
-def _may_differ(connection: Connection, known: Facts, month: Month) -> bool:
+def _of(known: Buckets, month: Month) -> Iterator[Charge]:
+    for day in month.days:
+        yield from known.take(day)
+
+
+def _may_differ(connection: Connection, zone: ZoneInfo, month: Month) -> bool:
     """Whether an event of its time came after the close, or something in it had not been seen to end."""
     close = months.standing_close(connection, month.id)
-    end = EPOCH + timedelta(microseconds=first_instant(month.end, known.rates.timezone))
+    end = EPOCH + timedelta(microseconds=first_instant(month.end, zone))
     late = close is not None and ledger.heard_since(connection, close.closed_at, end)
     return late or stored.has_estimated(connection, month.begin, month.end)
 
 
-def _correct(connection: Connection, month: Month, known: list[Charge], day: date) -> list[Charge]:
+def _correct(connection: Connection, month: Month, known: Iterable[Charge], day: date) -> list[Charge]:
     about = list(months.booked_about(connection, month.id))
     late = list(corrections(month.id, _as_closed(connection, month), about, known, day))
     months.book(connection, f"correction/{month.id}", late, again=False)

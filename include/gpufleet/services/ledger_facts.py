@@ -1,48 +1,71 @@
-"""What a bill is made of: the ledger and the rates at one revision."""
+"""What a bill is made of: the ledger and the rates at one revision, read in one go and one node after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final
 
+from sqlalchemy import Connection
+
+from gpufleet.chargeback import Bill
 from gpufleet.chargeback.days import first_instant, micros
+from gpufleet.chargeback.nights import Nights, nights
 from gpufleet.chargeback.rates import Rates
 from gpufleet.errors import Invalid
 from gpufleet.formats.events import event_of_row
 from gpufleet.formats.rates import rates_of
+from gpufleet.model.charge import Charge
 from gpufleet.model.usage import UsageEvent
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import ledger, world
+from gpufleet.store.laid_aside import InFile
 
 ALL_TIME: Final = datetime.max.replace(tzinfo=UTC)
-"""Rule 4: what lies after a day can still say something about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What a bill is made of, as the ledger has it at one revision."""
 
-    events: list[UsageEvent]
-    rates: Rates
+    nights: Nights
     revision: int
     until: datetime
     """The latest instant that anything is known of, by the clusters' clocks, the events and our own clock."""
+    _fleet: Fleet
 
-    def has_begun(self, day: date) -> bool:
-        return first_instant(day, self.rates.timezone) <= micros(self.until)
+    @property
+    def rates(self) -> Rates:
+        return self.nights.rates
+
+    def itemised(self, day: date) -> tuple[Bill, Iterator[Charge], Sequence[UsageEvent]]:
+        """Of one of the days that were asked for: its bill, its charges, and what the bill can be held against.
+
+        Use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it.
+        """
+        known = self.nights
+        if first_instant(day, self.rates.timezone) > micros(self.until):
+            known = nights([], self.rates, [day], InFile(self._fleet.home))
+        return *known.itemised(day, InFile(self._fleet.home)), known.facts.witnesses
 
 
-def facts(fleet: Fleet) -> Facts:
-    """Raises Invalid that names the rates file where no rates are configured."""
+def facts(fleet: Fleet, days: Sequence[date]) -> Facts:
+    """Of these days. Raises Invalid that names the rates file where no rates are configured."""
     file = fleet.home / "rates.yaml"
     with fleet.database.read() as connection:
         stored = ledger.rates(connection)
         if not stored:
             raise Invalid(f"No rates are configured: write {file} and apply it with gpufleet doctor --migrate.")
-        rows = ledger.usage_until(connection, ALL_TIME)
-        revision = ledger.ledger_revision(connection)
+        rates = rates_of(stored, f"{file} (as applied)")
         clocks = [c.cluster_time for c in world.clusters(connection).values()]
-    events = [event_of_row(row) for row in rows]
-    until = max([fleet.clock.now(), *clocks, *(e.at for e in events)])
-    return Facts(events, rates_of(stored, f"{file} (as applied)"), revision, until)
+        last = ledger.last_instant(connection)
+        until = max([fleet.clock.now(), *clocks, *([last] if last else [])])
+        found = nights(_nodes(connection), rates, days, InFile(fleet.home))
+        return Facts(found, ledger.ledger_revision(connection), until, fleet)
+
+
+def _nodes(connection: Connection) -> Iterator[list[UsageEvent]]:
+    """Every event, all those of a node together; the table has one version of each."""
+    for rows in ledger.usage_by_node(connection):
+        yield [event_of_row(row) for row in rows]

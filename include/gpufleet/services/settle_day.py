@@ -6,11 +6,11 @@ transaction. A second run replaces the provisional statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Any, Final
 
 from gpufleet.chargeback import Bill
-from gpufleet.chargeback.billing import itemised
 from gpufleet.chargeback.conservation import faults
 from gpufleet.errors import Invalid, Permanent
 from gpufleet.exports.statement_csv import write_statement
@@ -19,7 +19,7 @@ from gpufleet.formats.rates import day as day_of
 from gpufleet.model.charge import Charge
 from gpufleet.model.statement import Standing
 from gpufleet.services.fleet import Fleet
-from gpufleet.services.ledger_facts import facts
+from gpufleet.services.ledger_facts import Facts, facts
 from gpufleet.store import ledger
 from gpufleet.store.charges import put_charges
 
@@ -33,21 +33,28 @@ def settle_day(fleet: Fleet, day: str, *, standing: str = PROVISIONAL) -> dict[s
     Invalid for a text that is no day, and Permanent where the bill does not add up: then nothing is published.
     """
     first = day_of(str(day))  # a DAG run without a partition brings None
-    if (stands := _closed(fleet, str(day))) is not None:
-        return stands
-    known = facts(fleet)
-    # use without an end runs on (rule 16), but not into a day that has not begun: nobody knows anything of it
-    events = known.events if known.has_begun(first) else []
-    found, made = itemised(events, known.rates, first)
-    charges = tuple(made)  # before the database is locked for everyone else
-    for fault in faults(found, events, known.rates):
+    stands = _closed(fleet, str(day))
+    return stands or settle_days(fleet, [first], standing=standing)[0]
+
+
+def settle_days(fleet: Fleet, days: Sequence[date], *, standing: str) -> list[dict[str, Any]]:
+    """Publish several days of open months from one reading of the ledger; answers and errors as for one."""
+    if not days:
+        return []
+    known = facts(fleet, days)
+    return [_settle(fleet, known, day, standing) for day in days]
+
+
+def _settle(fleet: Fleet, known: Facts, first: date, standing: str) -> dict[str, Any]:
+    day = first.isoformat()
+    found, charges, witnesses = known.itemised(first)
+    for fault in faults(found, witnesses, known.rates):
         raise Permanent(f"The bill of {day} does not add up, nothing was published: {fault}.")
     told = to_json(found)
     answer = {"day": day, "state": standing, **{key: told[key] for key in told if key not in ("from", "to")}}
     if not _publish(fleet, day, found, answer, known.revision, charges):
-        return settle_day(
-            fleet, day, standing=standing
-        )  # the ledger grew and somebody was faster: bill what is known now
+        # the ledger grew and somebody was faster: bill what is known now
+        return settle_day(fleet, day, standing=standing)
     path = fleet.home / "exports" / f"statement-{day}.csv"
     write_statement(path, answer)
     return {**answer, "csv": str(path), "revision": known.revision}

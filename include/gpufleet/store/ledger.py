@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -60,10 +61,23 @@ def told_nodes(connection: Connection) -> frozenset[str]:
     return frozenset(connection.execute(select(t.usage_event.c.node).distinct()).scalars())
 
 
-def usage_until(connection: Connection, until: datetime) -> tuple[Row[Any], ...]:
-    """Every event before `until`, in order of time."""
+def usage_by_node(connection: Connection) -> Iterator[list[Row[Any]]]:
+    """Every event, all those of a node together, streamed."""
     u = t.usage_event.c
-    return tuple(connection.execute(select(t.usage_event).where(u.at < until).order_by(u.at, u.id)))
+    rows = connection.execute(select(t.usage_event).order_by(u.node), execution_options={"yield_per": 2000})
+    for _, mine in groupby(rows, key=lambda row: row.node):
+        yield list(mine)
+
+
+def usage_of_job(connection: Connection, job: str) -> tuple[Row[Any], ...]:
+    """Its events in the order of time."""
+    u = t.usage_event.c
+    return tuple(connection.execute(select(t.usage_event).where(u.job == job).order_by(u.at, u.id)))
+
+
+def last_instant(connection: Connection) -> datetime | None:
+    """Of the latest event; None for an empty ledger."""
+    return connection.execute(select(func.max(t.usage_event.c.at))).scalar()
 
 
 def ledger_revision(connection: Connection) -> int:

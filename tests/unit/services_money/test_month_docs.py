@@ -76,7 +76,7 @@ def test_the_month_of_the_guide(fleet: Fleet) -> None:
     hear(fleet, "allocated", 0, **held, team="vision", project="digits", facts={"quota": "guaranteed"})
     hear(fleet, "released", 2, **held)
     hear(fleet, "node-down", 3)
-    settle_again(fleet, date(2026, 2, 10), "provisional")
+    settle_again(fleet, [date(2026, 2, 10)], "provisional")
     told, happened = transcript(fleet, "month-close.md")
     assert happened == told
 

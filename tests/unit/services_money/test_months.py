@@ -11,7 +11,6 @@ from sqlalchemy import delete, insert, update
 from sqlalchemy.exc import DBAPIError
 from tests.charges import charge
 
-from gpufleet.chargeback.billing import itemised
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.losses import Fault
 from gpufleet.clock import ManualClock
@@ -27,6 +26,7 @@ from gpufleet.services.close_month import (
     verify_month,
 )
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.ledger_facts import Facts
 from gpufleet.services.metered_charges import settle_again
 from gpufleet.services.month_charges import losses, month_charges, month_named
 from gpufleet.services.settle_day import settle_day
@@ -142,15 +142,15 @@ def test_a_closed_day_is_not_settled_again(fleet: Fleet) -> None:
     close_month(fleet, FEBRUARY, FINA)
     assert settle_day(fleet, "2026-02-10")["state"] == "closed"
     with pytest.raises(Invalid, match="closed with its month"):
-        settle_again(fleet, date(2026, 2, 10), "estimated")
+        settle_again(fleet, [date(2026, 2, 10)], "estimated")
 
 
 def test_the_night_closes_what_is_due_but_not_what_a_person_opened_again(fleet: Fleet) -> None:
     for day in (date(2026, 2, 10), date(2026, 3, 11)):
-        settle_again(fleet, day, "provisional")
+        settle_again(fleet, [day], "provisional")
     assert close_due_months(fleet) == [], "its other days are still to be published"
     for number in range(11, 29):
-        settle_again(fleet, date(2026, 2, number), "provisional")
+        settle_again(fleet, [date(2026, 2, number)], "provisional")
     assert close_due_months(fleet) == [FEBRUARY], "the ledger begins on the 10th"
     assert close_due_months(fleet) == []
     reopen_month(fleet, FEBRUARY, ADMIN, "late bill")
@@ -164,14 +164,14 @@ def test_work_that_the_platform_lost_is_given_back_and_the_close_books_it(
     (fleet.home / "finance.yaml").write_text('version: 1\ncredits: {platform-loss: share, share: "0.5"}\n')
     used = charge("2026-02-10", cost=4, job="j", begin=TEN, end=TEN + timedelta(hours=2), hours=2)
     end_attempt(fleet, "preempt for prod-chat", TEN + timedelta(hours=1))
-    monkeypatch.setattr(
-        "gpufleet.services.close_month.metered", lambda known, day: iter([used] if day == used.day else [])
-    )
-    monkeypatch.setattr(
-        "gpufleet.services.settle_day.itemised",
-        lambda events, rates, day: (itemised(events, rates, day)[0], iter([used] if day == used.day else [])),
-    )
-    settle_again(fleet, used.day, "provisional")
+    real = Facts.itemised
+
+    def only(facts: Facts, day: date) -> Any:
+        found, _, witnesses = real(facts, day)
+        return found, iter([used] if day == used.day else []), witnesses
+
+    monkeypatch.setattr(Facts, "itemised", only)
+    settle_again(fleet, [used.day], "provisional")
     before = statement_of(fleet, FEBRUARY)
     (row,) = before.rows
     assert (row.usage, row.lost_cost, row.lost_hours, row.credit) == (400, 200, 1_000_000, -100)
@@ -200,7 +200,7 @@ def test_what_comes_late_is_booked_in_the_open_month_once(fleet: Fleet) -> None:
     assert {(c.day, c.corrects, c.begin.date()) for c in booked} == {(date(2026, 3, 12), FEBRUARY, date(2026, 2, 10))}
     assert correct_closed_months(fleet) == [], "a second run finds nothing more to say"
     assert statement_of(fleet, FEBRUARY) == before
-    settle_again(fleet, date(2026, 3, 12), "provisional")
+    settle_again(fleet, [date(2026, 3, 12)], "provisional")
     march = statement_of(fleet, "2026-03")
     assert (march.total, march.idle_cost, march.rows[0].usage) == (0, -200, 200), "the night leaves corrections alone"
     hear(fleet, "a-late", "released", TEN + timedelta(hours=1), **HELD)
@@ -281,7 +281,7 @@ def test_the_day_of_the_close_is_configured(fleet: Fleet) -> None:
 
 def test_a_team_is_told_of_its_budget_once_for_each_threshold(fleet: Fleet) -> None:
     (fleet.home / "finance.yaml").write_text('version: 1\nbudgets: {vision: "5.00"}\nalerts: [50, 80, 100]\n')
-    settle_again(fleet, date(2026, 2, 10), "provisional")
+    settle_again(fleet, [date(2026, 2, 10)], "provisional")
     assert [(a["team"], a["threshold"]) for a in note_alerts(fleet, FEBRUARY)] == [("vision", 50), ("vision", 80)]
     assert note_alerts(fleet, FEBRUARY) == []
     (_, vision) = statement_of(fleet, FEBRUARY).budgets

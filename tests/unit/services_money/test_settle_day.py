@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpufleet.commands.money import bill_fleet
 from gpufleet.errors import Invalid, Permanent
 from gpufleet.services import settle_day as service
 from gpufleet.services.fleet import Fleet
+from gpufleet.services.ledger_facts import Facts
 from gpufleet.services.settle_day import settle_day
 from gpufleet.store import ledger
 from gpufleet.store.database import Database
@@ -170,15 +171,15 @@ def test_a_later_statement_is_never_replaced_by_an_earlier_one(
     fleet: Fleet, tell: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run reads more of the ledger and publishes first: ours bills again with what is known now."""
-    real, once = service.itemised, iter([True])
+    real, once = Facts.itemised, iter([True])
 
-    def slow(*args: Any, **kwargs: Any) -> Any:
+    def slow(facts: Facts, day: date) -> Any:
         if next(once, False):
             tell("late", "allocated", TEN, **HELD | {"gpu": 2, "job": "m"}, team="nlp", project="chat", facts={})
             assert settle_day(fleet, DAY)["revision"] == 7
-        return real(*args, **kwargs)
+        return real(facts, day)
 
-    monkeypatch.setattr(service, "itemised", slow)
+    monkeypatch.setattr(Facts, "itemised", slow)
     assert settle_day(fleet, DAY)["revision"] == 7
     with fleet.database.read() as connection:
         row = ledger.day(connection, DAY)

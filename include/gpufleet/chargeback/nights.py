@@ -1,0 +1,127 @@
+"""A day's bill with its charges, made slice by slice: a million segments need no more memory than those of an hour.
+
+Rule 3 makes days independent; inside a day only what runs at once depends on each other. So the day is swept in slices of
+time, what runs on is carried into the next, and all that is added up is exact. The slices show in no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+from gpufleet.chargeback.amounts import changes
+from gpufleet.chargeback.buckets import Buckets, InMemory
+from gpufleet.chargeback.charges import Book
+from gpufleet.chargeback.days import Day, days
+from gpufleet.chargeback.evidence import Quarantine, by_node
+from gpufleet.chargeback.facts import Facts, settle_facts
+from gpufleet.chargeback.holdings import Stretch
+from gpufleet.chargeback.postings import postings
+from gpufleet.chargeback.pricing import Phase, phases
+from gpufleet.chargeback.rates import Rates
+from gpufleet.chargeback.sharing import Account, add_day
+from gpufleet.chargeback.statement import Bill, state
+from gpufleet.chargeback.sweep import scale_of, sweep
+from gpufleet.chargeback.tally import DayTally, Scale
+from gpufleet.model.charge import Charge
+from gpufleet.model.usage import UsageEvent
+
+MOMENT: Final = 5 * 60 * 1_000_000
+"""Microseconds: stretches are laid aside by the moment they begin in."""
+ENOUGH: Final = 10_000
+"""Stretches that begin in one slice, where there is more than one moment in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nights:
+    """The settled facts of some days. A night can be made in any order, and again."""
+
+    rates: Rates
+    window: tuple[Day, ...]
+    facts: Facts
+    quarantine: Quarantine
+    _buckets: Buckets
+    _enough: int = ENOUGH
+
+    def account(self) -> tuple[Account, Quarantine]:
+        """What all the days cost, exact, before any rounding; and what was set aside or has no price."""
+        account, aside = Account(), self.quarantine.copy()
+        for day in self.window:
+            tally = DayTally(day)
+            add_day(account, tally, self._sweep(tally, aside), self.rates, self._terms())
+        return account, aside
+
+    def itemised(self, day: date, laid_aside: Buckets) -> tuple[Bill, Iterator[Charge]]:
+        """The bill of one of the days, and the charges it is made of; `laid_aside` is empty and for this day alone."""
+        tally = DayTally(next(d for d in self.window if d.date == day), entries={})
+        account, aside, book = Account(), self.quarantine.copy(), Book(tally, self.rates, laid_aside)
+        scale = self._sweep(tally, aside, book)
+        add_day(account, tally, scale, self.rates, self._terms())
+        until, told = day + timedelta(days=1), aside.sorted()
+        exact = state(account, self.rates, day, until, exact=True, quarantined=told)
+        found = state(account, self.rates, day, until, exact=False, quarantined=told)
+        return found, book.charges(account, scale, exact)
+
+    def _terms(self) -> list[tuple[Phase, ...]]:
+        return [phases(c) for c in self.rates.commitments]
+
+    def _sweep(self, tally: DayTally, aside: Quarantine, book: Book | None = None) -> Scale:
+        """Fill the day's sums, and the book with what ended; answers with the grids they count in."""
+        day, lives = tally.day, self.facts.lives
+        scale = scale_of(postings(lives, lives, self.rates, day.begin, day.end), self.rates)
+        running: list[Stretch] = []
+        for begin, end, started in self._slices(day):
+            running += started
+            changed = list(changes(running, begin, end))
+            scale = sweep([tally], begin, end, changed, lives, self.rates, aside, scale)
+            running = [s for s in running if s.end > end]
+            if book is not None:
+                book.write(scale, end)
+        return scale
+
+    def _slices(self, night: Day) -> Iterator[tuple[int, int, list[Stretch]]]:
+        """[begin, end) and what begins there (or ran before the day began), one after the other over the whole day."""
+        counts = self._buckets.counts()
+        begin, started = night.begin, []  # type: ignore[var-annotated]
+        for moment in range(night.begin, night.end, MOMENT):
+            if started and len(started) + counts.get((night.date, moment), 0) > self._enough:
+                yield begin, moment, started
+                begin, started = moment, []
+            started.extend(self._buckets.take((night.date, moment)))
+        yield begin, night.end, started
+
+
+def nights(
+    nodes: Iterable[Sequence[UsageEvent]],
+    rates: Rates,
+    wanted: Iterable[date],
+    buckets: Buckets,
+    quarantine: Quarantine | None = None,
+    enough: int = ENOUGH,
+) -> Nights:
+    """These days, read in one go. `nodes`: one version of each event, all those of a node together."""
+    quarantine = quarantine or Quarantine()
+    window = tuple(day for d in wanted for day in days(d, d + timedelta(days=1), rates.timezone))
+    facts = settle_facts(nodes, rates.mig_share, quarantine, _laying_aside(window, buckets))
+    return Nights(rates, window, facts, quarantine, buckets, enough)
+
+
+def _laying_aside(window: Sequence[Day], buckets: Buckets) -> Callable[[Stretch], None]:
+    def keep(stretch: Stretch) -> None:
+        for day in window:
+            since = max(stretch.begin, day.begin)
+            if since < min(stretch.end, day.end):
+                moment = since - (since - day.begin) % MOMENT
+                buckets.put((day.date, moment), stretch)
+
+    return keep
+
+
+def itemised(events: Iterable[UsageEvent], rates: Rates, day: date) -> tuple[Bill, Iterator[Charge]]:
+    """The bill of one day, and the charges it is made of, from events that fit into memory, in any order."""
+    quarantine = Quarantine()
+    nodes = by_node(events, quarantine)
+    made = nights(nodes, rates, [day], InMemory(), quarantine)
+    return made.itemised(day, InMemory())

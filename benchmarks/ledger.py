@@ -1,9 +1,9 @@
 """How long a night takes: so many segments of one day, settled from a database of its own.
 
-    python -m benchmarks.ledger 100000 [--publish]
+    python -m benchmarks.ledger 100000 [--publish] [--per-job 10]
 
 Prints seconds, the process's peak memory and how many charges there are. The fleet has 8 GPUs a node, and every GPU gives
-100 segments one after the other, of jobs of 40 teams and projects.
+100 segments one after the other, of jobs of 40 teams and projects; `--per-job` segments are one job.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ledger", description=__doc__)
     parser.add_argument("segments", type=int)
     parser.add_argument("--publish", action="store_true", help="the month's files too")
+    parser.add_argument("--per-job", type=int, default=1)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpufleet-ledger-") as folder:
-        fleet = _fleet(Path(folder), asked.segments)
+        fleet = _fleet(Path(folder), asked.segments, asked.per_job)
         began = time.monotonic()
         told = settle_day(fleet, f"{DAY:%Y-%m-%d}")
         print(
@@ -55,11 +56,11 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _fleet(folder: Path, segments: int) -> Fleet:
+def _fleet(folder: Path, segments: int, per_job: int = 1) -> Fleet:
     database = Database(f"sqlite:///{folder / 'ledger.db'}")
     fleet = Fleet("bench", folder, database, {}, {}, ManualClock(DAY + timedelta(days=1)), checkpoints_url="")
     migrate(database)
-    left = _events(segments)
+    left = _events(segments, per_job)
     while some := list(islice(left, 5_000)):
         with database.write() as connection:
             ledger.add_usages(connection, some, DAY)
@@ -68,15 +69,15 @@ def _fleet(folder: Path, segments: int) -> Fleet:
     return fleet
 
 
-def _events(segments: int) -> Iterator[dict[str, Any]]:
+def _events(segments: int, per_job: int) -> Iterator[dict[str, Any]]:
     for node in range(-(-segments // (ON_ONE_GPU * GPUS))):
         shape = {"model": "H100-80", "gpus": GPUS, "capacity": "on-demand"}
         yield {"id": f"up-{node}", "at": DAY, "event": "node-up", "node": f"n{node}", "facts": shape}
     for n in range(segments):
         gpu, turn = divmod(n, ON_ONE_GPU)
         begin = DAY + turn * LENGTH
-        held = {"node": f"n{gpu // GPUS}", "gpu": gpu % GPUS, "job": f"job-{n}", "attempt": 1}
-        owner = {"team": f"team-{n % 10}", "project": f"project-{n % 40}"}
+        held = {"node": f"n{gpu // GPUS}", "gpu": gpu % GPUS, "job": f"job-{n // per_job}", "attempt": 1}
+        owner = {"team": f"team-{n // per_job % 10}", "project": f"project-{n // per_job % 40}"}
         facts = {"quota": "guaranteed" if n % 3 else "over-quota"}
         yield {"id": f"a{n}", "at": begin, "event": "allocated", **held, **owner, "facts": facts}
         yield {"id": f"r{n}", "at": begin + LENGTH, "event": "released", **held, "facts": {}}

@@ -32,8 +32,8 @@ from gpufleet.store import charges as stored
 from gpufleet.store import ledger, months, tenancy
 
 FILES: Final = {
-    "focus_cost_and_usage.csv": "every charge of the month, FOCUS 1.4",
-    "focus_cost_and_usage.parquet": "the same with exact decimals",
+    focus_files.CSV: "every charge of the month, FOCUS 1.4",
+    focus_files.PARQUET: "the same with exact decimals",
     "focus_billing_period.csv": "whether the month is open or closed, FOCUS 1.4",
     "focus_contract_commitment.csv": "commitments and what is paid for them, FOCUS 1.4",
     "statement.xlsx": "teams, projects, jobs and days as a workbook",
@@ -160,13 +160,8 @@ def _focus(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: 
         standing=found.standing,
         revision=found.revision,
     )
-    with (folder / "focus_cost_and_usage.csv").open("w", newline="") as out:
-        count = focus_files.write_csv(out, _charges(fleet, replace(whole, end=found.end)), delivery)
     _small_tables(fleet, folder, found, rates, delivery)
-    focus_files.write_parquet(
-        folder / "focus_cost_and_usage.parquet", _charges(fleet, replace(whole, end=found.end)), delivery
-    )
-    return count
+    return focus_files.write_files(folder, _charges(fleet, replace(whole, end=found.end)), delivery)
 
 
 def _small_tables(fleet: Fleet, folder: Path, found: Statement, rates: Rates, delivery: focus.Delivery) -> None:

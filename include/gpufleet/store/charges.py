@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, delete, func, insert, select
+from sqlalchemy import Connection, Row, Select, Table, delete, func, insert, select
 
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.store import schema as t
@@ -32,7 +32,7 @@ def read_charges(connection: Connection, table: Table, first: date, last: date) 
     """Those of a table of charges, of [first, last), streamed."""
     c = table.c
     order = (c.team, c.project, c.job, func.coalesce(c.attempt, 0), c.node, func.coalesce(c.gpu, -1), c.begin, c.kind)
-    asked = select(table).where(c.day >= first.isoformat(), c.day < last.isoformat()).order_by(*order, c.id)
+    asked = columns_of(table).where(c.day >= first.isoformat(), c.day < last.isoformat()).order_by(*order, c.id)
     for row in connection.execute(asked, execution_options={"yield_per": 2000}):
         yield charge_of(row)
 
@@ -52,7 +52,12 @@ def row_of(charge: Charge) -> dict[str, Any]:
     return told
 
 
+def columns_of(table: Table) -> Select[Any]:
+    """The columns of charges alone, in the order of their fields."""
+    return select(*(table.c[name] for name in FIELDS))
+
+
 def charge_of(row: Row[Any]) -> Charge:
-    """The charge of a row of any table that has the columns of charges."""
-    told = {name: row._mapping[name] for name in Charge.__dataclass_fields__}
-    return Charge(**told | {"day": date.fromisoformat(row.day), "kind": ChargeKind(row.kind)})
+    """The charge of a row of `columns_of`."""
+    id, day, kind, *rest = tuple(row)
+    return Charge(id, date.fromisoformat(day), ChargeKind(kind), *rest)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gpufleet.model.charge import Charge
 from gpufleet.store import schema as t
-from gpufleet.store.charges import charge_of, read_charges, row_of
+from gpufleet.store.charges import charge_of, columns_of, read_charges, row_of
 
 
 def closes(connection: Connection, month: str) -> tuple[Row[Any], ...]:
@@ -82,7 +82,7 @@ def booked(connection: Connection, first: date, last: date) -> Iterator[Charge]:
 def booked_about(connection: Connection, month: str) -> Iterator[Charge]:
     """Corrections of the month, whichever month they are booked in."""
     b = t.booked_charge
-    for row in connection.execute(select(b).where(b.c.corrects == month).order_by(b.c.day, b.c.id)):
+    for row in connection.execute(columns_of(b).where(b.c.corrects == month).order_by(b.c.day, b.c.id)):
         yield charge_of(row)
 
 

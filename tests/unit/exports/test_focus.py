@@ -7,13 +7,14 @@ import io
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from focus_data_toolkit.model.validator import lint_focus_1_4_structure
 from tests.money_stories import MONTH, month_of_everything
 
 from gpufleet.exports.focus import COLUMNS, DECIMALS, Delivery
-from gpufleet.exports.focus_files import write_csv, write_parquet
+from gpufleet.exports.focus_files import CSV, PARQUET, write_files
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.model.statement import Standing
 
@@ -36,9 +37,9 @@ def charges() -> list[Charge]:
 
 
 def rows(charges: list[Charge], delivery: Delivery = DELIVERY) -> list[dict[str, str]]:
-    out = io.StringIO()
-    assert write_csv(out, charges, delivery) == len(charges)
-    return list(csv.DictReader(io.StringIO(out.getvalue())))
+    with TemporaryDirectory() as folder:
+        assert write_files(Path(folder), charges, delivery) == len(charges)
+        return list(csv.DictReader(io.StringIO((Path(folder) / CSV).read_text())))
 
 
 @pytest.mark.parametrize("standing", [Standing.PROVISIONAL, Standing.CLOSED])
@@ -99,9 +100,10 @@ def test_names_that_a_spreadsheet_would_run_are_tamed(charges: list[Charge]) -> 
 def test_parquet_holds_the_same_exact_amounts_and_the_same_bytes_again(charges: list[Charge], tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    for path in (first, second):
-        assert write_parquet(path, charges, DELIVERY) == len(charges)
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        assert write_files(folder, charges, DELIVERY) == len(charges)
+    first, second = tmp_path / "first" / PARQUET, tmp_path / "second" / PARQUET
     assert first.read_bytes() == second.read_bytes()
     table = pq.read_table(first)
     assert table.column_names == list(COLUMNS)

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--per-job", type=int, default=1)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpufleet-ledger-") as folder:
-        fleet = _fleet(Path(folder), asked.segments, asked.per_job)
+        fleet = fleet_of(Path(folder), asked.segments, asked.per_job)
         began = time.monotonic()
         told = settle_day(fleet, f"{DAY:%Y-%m-%d}")
         print(
@@ -56,7 +56,8 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _fleet(folder: Path, segments: int, per_job: int = 1) -> Fleet:
+def fleet_of(folder: Path, segments: int, per_job: int = 1) -> Fleet:
+    """A fleet in the folder whose ledger holds a day of so many segments, so many of them to a job."""
     database = Database(f"sqlite:///{folder / 'ledger.db'}")
     fleet = Fleet("bench", folder, database, {}, {}, ManualClock(DAY + timedelta(days=1)), checkpoints_url="")
     migrate(database)

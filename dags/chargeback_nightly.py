@@ -9,6 +9,8 @@ One run for each finance day (the partition key, e.g. `2026-09-15`).
 - **books**: days that are two days old are settled once more (*estimated*), what came late for a closed month is booked as a
   correction, months whose day has come are closed, budgets that were passed are told.
 - **publish**: the month to date as FOCUS 1.4, workbook, a statement for each team, journal, summaries and a manifest.
+
+How a night went is told by mail and webhook where the connections `gpufleet_mail` and `gpufleet_webhook` are.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from typing import Any
 
 from airflow.sdk import CronPartitionTimetable, Param, dag, task
 
+from gpufleet_airflow.notifying import NightNotifier
+
 NIGHTLY = CronPartitionTimetable("0 1 * * *", timezone="UTC", run_offset=-1, key_format="%Y-%m-%d")
 DAY = Param(None, type=["null", "string"], title="Day", description="Empty: the run's partition, e.g. 2026-09-15.")
 
 
 @dag(schedule=NIGHTLY, catchup=False, max_active_runs=1, doc_md=__doc__, params={"day": DAY},
      tags=["gpufleet", "finance"], description="Meter, price, check and publish one day",
-     default_args={"owner": "gpufleet", "retries": 2, "retry_delay": timedelta(minutes=1)})  # fmt: skip
+     default_args={"owner": "gpufleet", "retries": 2, "retry_delay": timedelta(minutes=1),
+                   "on_failure_callback": NightNotifier(failed=True)})  # fmt: skip
 def chargeback_nightly() -> None:
     @task
     def settle(dag_run: Any = None, params: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def chargeback_nightly() -> None:
 
         return keep_books(checked["day"])
 
-    @task
+    @task(on_success_callback=NightNotifier())
     def publish(kept: dict[str, Any]) -> dict[str, Any]:
         from gpufleet_airflow.tasks import publish_night
 

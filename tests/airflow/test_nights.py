@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 from tests.airflow.conftest import Living
+from tests.hooks import Hook, listening_hook
 from tests.sandboxes import eventually
+from tools.pictures import CHROMIUM, log_in
 
 from gpufleet.store import ledger
 
@@ -87,14 +91,18 @@ def _clear(living: Living, run: str) -> None:
     eventually(lambda: living.people["admin"].run_state(DAG, run) in ("queued", "running"), within=30)
 
 
-def test_a_failed_check_says_so_on_its_task_and_leaves_yesterday_s_files_alone(spring: Living) -> None:
+def test_a_failed_check_says_so_on_its_task_and_leaves_yesterday_s_files_alone(spring: Living, tmp_path: Path) -> None:
     admin = spring.people["admin"]
     before = published(spring)
     dear = {**RATES, "prices": [{"match": {}, "per_gpu_hour": "40000.00"}]}
     with spring.fleet.database.write() as connection:
         ledger.put_rates(connection, dear, datetime.now(UTC))
-    run = admin.trigger(DAG, {"day": "2026-03-07"})
-    ends(spring, run, "failed")
+    with told_by_webhook(spring) as hook:
+        run = admin.trigger(DAG, {"day": "2026-03-07"})
+        ends(spring, run, "failed")
+        ((_, token, told),) = eventually(lambda: hook.heard, within=30)
+    assert (token, told["event"], told["task"]) == ("Bearer w0rd", "night-failed", "check")
+    assert "price_nano failed" in told["why"]
     tasks = admin._call("GET", f"/api/v2/dags/{DAG}/dagRuns/{run}/taskInstances")["task_instances"]
     states = {task["task_id"]: (task["state"], task["try_number"]) for task in tasks}
     assert states["settle"][0] == "success" and states["check"] == ("failed", 1), "it is not tried again"
@@ -106,3 +114,32 @@ def test_a_failed_check_says_so_on_its_task_and_leaves_yesterday_s_files_alone(s
     )
     assert published(spring) == before
     assert (Path(spring.fleet.home) / "data-docs" / "2026-03-07" / "index.html").is_file()
+    seen = _log_as_people_see_it(spring, run, tmp_path / "failed-check.png")
+    assert "is not published: check of 2026-03-07" in seen and "Data Docs: " in seen
+
+
+@contextmanager
+def told_by_webhook(living: Living) -> Iterator[Hook]:
+    """With the connection that says where, made as an administrator makes it."""
+    admin = living.people["admin"]
+    with listening_hook() as hook:
+        where = {"connection_id": "gpufleet_webhook", "conn_type": "http", "host": hook.url, "password": "w0rd"}
+        admin._call("POST", "/api/v2/connections", json=where)
+        try:
+            yield hook
+        finally:
+            admin._call("DELETE", "/api/v2/connections/gpufleet_webhook")
+
+
+def _log_as_people_see_it(living: Living, run: str, picture: Path) -> str:
+    """The log of the failed task, as Airflow's own page shows it to a person of finance."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1500, "height": 900})
+        log_in(page, living.embedded.url, "finn")
+        page.goto(f"{living.embedded.url}/dags/{DAG}/runs/{run}/tasks/check")
+        page.get_by_text("is not published").first.wait_for(timeout=60_000)
+        page.screenshot(path=picture)
+        said = page.inner_text("body")
+        browser.close()
+    return said

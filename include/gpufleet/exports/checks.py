@@ -6,6 +6,7 @@ kept as an artefact. The library takes seconds to import, so it is imported here
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,8 +38,8 @@ class Expected:
     dearest_nano: int = DEAREST
 
 
-def check_night(charges: Iterable[Charge], expected: Expected, name: str, docs: Path) -> list[str]:
-    """What is wrong, a sentence each, naming the check and the first rows; nothing for a sound night.
+def check_night(charges: Iterable[Charge], expected: Expected, name: str, docs: Path) -> tuple[int, list[str]]:
+    """How many charges there are, and what is wrong, a sentence each with the check and the first rows; none: sound.
 
     Data Docs are written to `docs`. Prices of currencies without decimals are higher: say so in `expected`.
     """
@@ -49,7 +50,7 @@ def check_night(charges: Iterable[Charge], expected: Expected, name: str, docs: 
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     with _quiet():
         result = _checkpoint(table, expected, name, docs)
-    return [sentence for run in result.run_results.values() for sentence in _failures(run, name)]
+    return len(table), [sentence for run in result.run_results.values() for sentence in _failures(run, name)]
 
 
 def _hours(charge: Charge) -> int:
@@ -131,11 +132,14 @@ def _seen(result: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The library prints progress; a task's log is for what happened."""
-    real = sys.stdout
+    """The library prints progress and says hundreds of things by the way; a task's log is for what happened."""
+    real, speaks = sys.stdout, logging.getLogger("great_expectations")
+    level = speaks.level
     with Path(os.devnull).open("w") as nowhere:
         sys.stdout = nowhere
+        speaks.setLevel(logging.WARNING)
         try:
             yield
         finally:
             sys.stdout = real
+            speaks.setLevel(level)

@@ -17,7 +17,6 @@ from gpufleet.formats.finance import load_finance, month_of
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import charges as stored
-from gpufleet.store import months
 from gpufleet.store import schema as t
 
 
@@ -48,9 +47,8 @@ def finance(fleet: Fleet) -> Finance:
 def month_charges(connection: Connection, month: Month) -> Iterator[Charge]:
     """By day and id: what the nights stored and what was booked. This is what a close seals."""
     for day in month.days:
-        until = day + timedelta(days=1)
-        both = (stored.charges(connection, day, until), months.booked(connection, day, until))
-        yield from sorted(merge(*both, key=lambda c: c.id), key=lambda c: c.id)
+        both = (stored.charges_by_id(connection, table, day) for table in (t.charge, t.booked_charge))
+        yield from merge(*both, key=lambda c: c.id)
 
 
 def credits(connection: Connection, month: Month, policy: Finance) -> list[Charge]:

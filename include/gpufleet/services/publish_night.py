@@ -15,6 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from gpufleet import __version__
 from gpufleet.chargeback.days import EPOCH, first_instant
 from gpufleet.chargeback.finance import Finance
@@ -43,6 +45,7 @@ FILES: Final = {
     "summary_by_job.csv": "totals by team, project and job",
     "summary_by_day.csv": "totals by day and team",
 }
+log = structlog.get_logger()
 ATTEMPTS: Final = 3
 UNASSIGNED: Final = "unassigned"
 """The cost centre of all, until finance.yaml names any."""
@@ -55,14 +58,16 @@ def check_day(fleet: Fleet, day: str) -> dict[str, Any]:
         row = ledger.day(connection, day)
         if row is None:
             raise Invalid(f"{day} is not settled: run chargeback_nightly for it.")
-        found = [c for c in stored.charges(connection, first, first + timedelta(days=1)) if not c.corrects]
         rates = rates_of(ledger.rates(connection), "rates (as applied)")
         known = ledger.told_teams(connection) | {team.name for team in tenancy.teams(connection)}
         expected = _expected(row, rates, known, ledger.told_nodes(connection))
-    failed = checks.check_night(found, expected, day, fleet.home / "data-docs" / day)
+        charges = stored.charges(connection, first, first + timedelta(days=1))
+        looked_at, failed = checks.check_night(charges, expected, day, fleet.home / "data-docs" / day)
+    for sentence in failed:
+        log.error(sentence)
     if failed:
         raise Permanent(f"{day} is not published: {'; '.join(failed)}. Data Docs: {fleet.home / 'data-docs' / day}.")
-    return {"day": day, "charges": len(found)}
+    return {"day": day, "charges": looked_at}
 
 
 def _expected(row: Any, rates: Rates, known: frozenset[str], nodes: frozenset[str]) -> checks.Expected:
@@ -105,7 +110,7 @@ def _published(fleet: Fleet, folder: Path, manifest: dict[str, Any], last: date)
     with fleet.database.read() as connection:
         closed = set(months.closed_months(connection))
     publish.thin_out(where, last, finance(fleet).keep_days, closed)
-    told = {key: manifest[key] for key in ("day", "charges", "total")}
+    told = {key: manifest[key] for key in ("day", "charges", "total", "currency")}
     return {**told, "published": name, "to": where}
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, Table, delete, func, insert, select
+from sqlalchemy import Connection, Row, Select, Table, collate, delete, func, insert, select
 
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.store import schema as t
@@ -26,6 +26,15 @@ def put_charges(connection: Connection, day: date, charges: Iterable[Charge]) ->
 def charges(connection: Connection, first: date, last: date) -> Iterator[Charge]:
     """Those of [first, last)."""
     return read_charges(connection, t.charge, first, last)
+
+
+def charges_by_id(connection: Connection, table: Table, day: date) -> Iterator[Charge]:
+    """Those of a table of charges on one day by id, code point by code point, streamed."""
+    c = table.c
+    bytewise = collate(c.id, "C" if connection.dialect.name == "postgresql" else "BINARY")
+    asked = columns_of(table).where(c.day == day.isoformat()).order_by(bytewise)
+    for row in connection.execute(asked, execution_options={"yield_per": 2000}):
+        yield charge_of(row)
 
 
 def read_charges(connection: Connection, table: Table, first: date, last: date) -> Iterator[Charge]:

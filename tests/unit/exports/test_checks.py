@@ -39,12 +39,12 @@ WRONG = {
 
 
 def test_a_sound_night_passes_and_leaves_its_documents(tmp_path: Path) -> None:
-    assert check_night(NIGHT, SOUND, "2026-03-10", tmp_path) == []
+    assert check_night(NIGHT, SOUND, "2026-03-10", tmp_path) == (len(NIGHT), [])
     assert (tmp_path / "index.html").is_file()
 
 
 @pytest.mark.parametrize(("night", "what"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_named(night: Callable[[], list[Charge]], what: str, tmp_path: Path) -> None:
-    found = check_night(night(), SOUND, "2026-03-10", tmp_path)
+    _, found = check_night(night(), SOUND, "2026-03-10", tmp_path)
     assert any(what in sentence for sentence in found), found
     assert all(sentence.startswith("check of 2026-03-10: expect_") for sentence in found)

@@ -8,9 +8,8 @@ One run for each finance day (the partition key, e.g. `2026-09-15`).
   its rows and publishes nothing: what was published before stays.
 - **books**: days that are two days old are settled once more (*estimated*), what came late for a closed month is booked as a
   correction, months whose day has come are closed, budgets that were passed are told.
-- **publish**: the month to date as FOCUS 1.4, workbook, a statement for each team, journal, summaries and a manifest.
-
-How a night went is told by mail and webhook where the connections `gpufleet_mail` and `gpufleet_webhook` are.
+- **publish**: the month to date as FOCUS 1.4, workbook, a statement for each team, journal, summaries and a manifest. How the
+  night went is told by mail and webhook where the connections `gpufleet_mail` and `gpufleet_webhook` are.
 """
 
 from __future__ import annotations

@@ -65,10 +65,12 @@ def _nano(amount: int) -> str:
 
 def _wasted(told: Mapping[str, Any]) -> str:
     """Exact amounts, cut down to what people read."""
-    held, cost = ({kind: _nano(told[f"{kind}_{what}"]) for kind in ("lost", "idle")} for what in ("hours", "cost"))
+    held, cost = (
+        {kind: _nano(told[f"{kind}_{what}"]) for kind in ("lost", "idle", "over")} for what in ("hours", "cost")
+    )
     return (
         f"wasted by {told['team']}: {held['lost']} GPU-hours lost ({cost['lost']}), "
-        f"{held['idle']} held and not busy ({cost['idle']})"
+        f"{held['idle']} held and not busy ({cost['idle']}), {held['over']} asked for beyond the need ({cost['over']})"
     )
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gpufleet.model.hardware import GpuModel
-from gpufleet.model.workload import Job, Workload
+from gpufleet.model.workload import Job, Share, Slice, Workload
+from gpufleet.placement.geometry import geometry
 from gpufleet.placement.memory import MemoryPoint, Need, need
 from gpufleet.placement.sizing import Fit, Sizing, sizing
 from gpufleet.services.asked import gpus_asked
 from gpufleet.services.change_job import find_job
 from gpufleet.services.fleet import Fleet
 from gpufleet.store import jobs, memory, places, world
+from gpufleet.store.chunks import chunks
 
 ORDER = (Fit.UNDER, Fit.OVER, Fit.MEASURING, Fit.FITS)
 """What somebody should act on comes first."""
@@ -35,6 +38,37 @@ def memory_report(fleet: Fleet, *, team: str | None = None, limit: int = 200) ->
         rows = _rows(connection, recent)
     order = {fit.value: place for place, fit in enumerate(ORDER)}
     return sorted((r for r in rows if r["fit"]), key=lambda r: order[r["fit"]])
+
+
+def over_asked(connection: Connection, of: Iterable[str]) -> dict[str, Fraction]:
+    """Of these jobs by id, those that asked for too much: which part of what they held they could have done without."""
+    found: dict[str, Fraction] = {}
+    for names in chunks(of):
+        peaks = memory.peaks(connection, names)
+        if not peaks:
+            continue
+        known, ran_on = jobs.get_many(connection, peaks), places.newest_nodes(connection, list(peaks))
+        models = {node.name: node.model for node in world.nodes(connection)}
+        for name, row in known.items():
+            model = _model(row.job, models, ran_on.get(name, ""))
+            judged = _sizing(connection, row.job, peaks[name], model)
+            if judged and judged.fit is Fit.OVER and model:
+                found[name] = _spare(connection, row.job, peaks[name], model)
+    return found
+
+
+def _spare(connection: Connection, job: Job, peak: memory.Peak, model: GpuModel) -> Fraction:
+    """By memory slices of the card, or for a share by its memory."""
+    demand, point = job.pod_sets[0].demand, peak.point(job.workload or Workload(job.id))
+    found = _need(connection, job, point, is_settled=peak.settled) if point else None
+    if found is None:
+        return Fraction(0)
+    if isinstance(demand, Share):
+        return 1 - Fraction(found.memory_mib, demand.memory_mib)
+    layouts, compute = geometry(model), demand.compute if isinstance(demand, Slice) else 1
+    enough = next(iter(layouts.suitable(Slice(found.memory_mib, compute))))
+    held = next((p.size for p in layouts.suitable(demand)), 0) if isinstance(demand, Slice) else 0
+    return 1 - Fraction(enough.size, held or model.memory_slices)
 
 
 def _rows(connection: Connection, of: Sequence[Job]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from gpufleet.model.statement import Standing, Statement, TeamBudget
 from gpufleet.services.close_month import told
 from gpufleet.services.fleet import Fleet
 from gpufleet.services.ledger_facts import ALL_TIME
+from gpufleet.services.memory_report import over_asked
 from gpufleet.services.month_charges import (
     Month,
     credits,
@@ -86,6 +87,7 @@ def month_view(fleet: Fleet, text: str) -> dict[str, Any]:
             month_charges(connection, month_named(text)),
             losses(connection),
             idle_stretches(connection, ALL_TIME),
+            over_asked(connection, {c.job for c in month_charges(connection, month_named(text)) if c.job}),
         )
     return {
         "month": text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.sandboxes import eventually
 from gpufleet.commands import live
 from gpufleet.errors import Invalid
 from gpufleet.services.explain_job import explain_job
-from gpufleet.services.memory_report import memory_report
+from gpufleet.services.memory_report import memory_report, over_asked
 from gpufleet.store import schema as t
 
 NET = {"workload": "net", "batch": 2, "sequence": 2048}
@@ -56,6 +57,10 @@ def test_the_second_run_gets_the_slice_that_the_first_one_needed(
         "asked a whole H100-80 (80 GiB), never used more than 6.8 GiB; "
         "a 1g.10gb slice would hold it, with 1 of 7 parts of compute",
     )
+    with fleet.fleet.database.read() as connection:
+        assert over_asked(connection, [first, "unknown"]) == {first: Fraction(7, 8)}, (
+            "one of eight memory slices would do"
+        )
     second = fleet.submit(like=NET, command=using(7100, SLEEP))
     (where,) = fleet.until(second, "running")["where"]
     assert [s["profile"] for s in where["slices"]] == ["1g.10gb"]

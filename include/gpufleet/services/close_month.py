@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from itertools import chain
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Row
 
-from gpufleet.chargeback.buckets import Buckets, InMemory
+from gpufleet.chargeback.buckets import Buckets
 from gpufleet.chargeback.canonical import seal
 from gpufleet.chargeback.corrections import corrections
 from gpufleet.chargeback.days import EPOCH, first_instant
@@ -128,21 +127,21 @@ def correct_closed_months(fleet: Fleet) -> list[Charge]:
     """Book today what the ledger now says about closed months beyond what was said; returns what was booked.
 
     The ledger is read without a lock; what comes meanwhile is for the next night. Only months that something was heard
-    about since their close are looked at: a changed price list says nothing about them.
+    about since their close are looked at, and by the rates they were closed with: a changed price list corrects nothing.
     """
     share, day = finance(fleet).credit_share, today(fleet)
     with fleet.database.read() as connection:
-        zone = rates_of(ledger.rates(connection), "rates").timezone
-        closed = (month_named(name) for name in months.closed_months(connection))
-        asked = [month for month in closed if _may_differ(connection, zone, month)]
+        closed = (months.standing_close(connection, name) for name in months.closed_months(connection))
+        asked = [close for close in closed if close is not None and _may_differ(connection, close)]
         lost = losses(connection)
-    known = metered(fleet, [day for month in asked for day in month.days]) if asked else InMemory()
+    known = {close.month: metered(fleet, month_named(close.month).days, close.rates) for close in asked}
     found: list[Charge] = []
     with fleet.database.write() as connection:
         still = set(months.closed_months(connection))
-        for month in (month for month in asked if month.id in still):
-            given = credits_for(_of(known, month), lost, share) if share else ()
-            found += _correct(connection, month, chain(_of(known, month), given), day)
+        for month in (month_named(name) for name in known if name in still):
+            charges = known[month.id]
+            given = credits_for(_of(charges, month), lost, share) if share else ()
+            found += _correct(connection, month, chain(_of(charges, month), given), day)
     return found
 
 
@@ -151,11 +150,11 @@ def _of(known: Buckets, month: Month) -> Iterator[Charge]:
         yield from known.take(day)
 
 
-def _may_differ(connection: Connection, zone: ZoneInfo, month: Month) -> bool:
+def _may_differ(connection: Connection, close: Row[Any]) -> bool:
     """Whether an event of its time came after the close, or something in it had not been seen to end."""
-    close = months.standing_close(connection, month.id)
+    month, zone = month_named(close.month), rates_of(close.rates, "rates").timezone
     end = EPOCH + timedelta(microseconds=first_instant(month.end, zone))
-    late = close is not None and ledger.heard_since(connection, close.closed_at, end)
+    late = ledger.heard_since(connection, close.closed_at, end)
     return late or stored.has_estimated(connection, month.begin, month.end)
 
 
@@ -198,7 +197,7 @@ def _seal(connection: Connection, fleet: Fleet, month: Month, principal: Princip
     months.book(connection, f"credit/{month.id}", given, again=True)
     sealed = seal(month_charges(connection, month))
     months.set_standing(connection, [d.isoformat() for d in month.days], Standing.CLOSED)
-    now = fleet.clock.now()
+    now, rates = fleet.clock.now(), ledger.rates(connection)
     months.put_close(
         connection,
         month=month.id,
@@ -206,7 +205,8 @@ def _seal(connection: Connection, fleet: Fleet, month: Month, principal: Princip
         closed_at=now,
         closed_by=principal.login,
         revision=ledger.ledger_revision(connection),
-        currency=ledger.rates(connection)["currency"],
+        currency=rates["currency"],
+        rates=rates,
         sha256=sealed.sha256,
         rows=sealed.rows,
         total_nano=sealed.total_nano,

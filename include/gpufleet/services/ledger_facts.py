@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -50,11 +50,14 @@ class Facts:
         return *known.itemised(day, InFile(self._fleet.home)), known.facts.witnesses
 
 
-def facts(fleet: Fleet, days: Sequence[date]) -> Facts:
-    """Of these days. Raises Invalid that names the rates file where no rates are configured."""
+def facts(fleet: Fleet, days: Sequence[date], told: dict[str, Any] | None = None) -> Facts:
+    """Of these days, by the rates `told` or those that are in force.
+
+    Raises Invalid that names the rates file where no rates are configured.
+    """
     file = fleet.home / "rates.yaml"
     with fleet.database.read() as connection:
-        stored = ledger.rates(connection)
+        stored = told or ledger.rates(connection)
         if not stored:
             raise Invalid(f"No rates are configured: write {file} and apply it with gpufleet doctor --migrate.")
         rates = rates_of(stored, f"{file} (as applied)")

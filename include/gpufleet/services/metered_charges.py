@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 from gpufleet.errors import Invalid
 from gpufleet.services.fleet import Fleet
@@ -13,9 +14,9 @@ from gpufleet.store import months
 from gpufleet.store.laid_aside import InFile
 
 
-def metered(fleet: Fleet, days: Sequence[date]) -> InFile:
-    """What the ledger makes of the days now, by their date."""
-    known, found = facts(fleet, days), InFile(fleet.home)
+def metered(fleet: Fleet, days: Sequence[date], rates: dict[str, Any]) -> InFile:
+    """What the ledger and these rates make of the days now, by their date."""
+    known, found = facts(fleet, days, rates), InFile(fleet.home)
     for day in days:
         for charge in known.itemised(day)[1]:
             found.put(day, charge)

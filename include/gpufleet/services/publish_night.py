@@ -38,6 +38,7 @@ FILES: Final = {
     focus_files.PARQUET: "the same with exact decimals",
     "focus_billing_period.csv": "whether the month is open or closed, FOCUS 1.4",
     "focus_contract_commitment.csv": "commitments and what is paid for them, FOCUS 1.4",
+    "focus_invoice_detail.csv": "what each team is invoiced, once the month is closed, FOCUS 1.4",
     "statement.xlsx": "teams, projects, jobs and days as a workbook",
     "journal.csv": "cost centre, account and amount, to be booked",
     "summary_by_team.csv": "totals by team",
@@ -151,7 +152,8 @@ def _pages(folder: Path, found: Statement) -> None:
     (folder / "teams").mkdir()
     for team, name in names.items():
         (folder / name).write_text(pages.team_page(found, team))
-    (folder / "index.html").write_text(pages.index_page(found, FILES, names))
+    files = {name: what for name, what in FILES.items() if (folder / name).exists()}
+    (folder / "index.html").write_text(pages.index_page(found, files, names))
 
 
 def _focus(fleet: Fleet, folder: Path, found: Statement, rates: Rates, finance: Finance) -> int:

@@ -224,6 +224,11 @@ def test_a_changed_price_list_never_rewrites_a_closed_month(fleet: Fleet) -> Non
         facts={"model": "H100-80", "gpus": 8, "capacity": "spot"},
     )
     assert correct_closed_months(fleet) == []
+    hear_of_another_hour(fleet)
+    late = {c.kind.value: c.cost_nano for c in correct_closed_months(fleet)}
+    assert late == {"use": 2 * 10**9, "idle": -2 * 10**9}, (
+        "what comes late costs what it cost when the month was closed"
+    )
 
 
 def test_a_month_is_opened_again_by_the_platform_alone_and_its_hash_is_kept(fleet: Fleet) -> None:

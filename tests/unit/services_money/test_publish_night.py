@@ -29,6 +29,7 @@ from gpufleet.store import ledger
 from gpufleet.store import schema as t
 from gpufleet.store.database import Database
 
+INVOICES = "focus_invoice_detail.csv"
 FIRST = datetime(2026, 2, 1, 10, tzinfo=UTC)
 DAYS = ("2026-02-01", "2026-02-02")
 
@@ -99,7 +100,8 @@ def test_every_file_is_there_and_the_manifest_knows_it(night: Fleet) -> None:
     for name, facts in manifest["files"].items():
         data = (folder / name).read_bytes()
         assert (facts["bytes"], facts["sha256"]) == (len(data), sha256(data).hexdigest())
-    assert {*service.FILES, "index.html"} <= set(manifest["files"])
+    assert {*service.FILES, "index.html"} - set(manifest["files"]) == {INVOICES}, "teams are invoiced after the close"
+    assert INVOICES not in (folder / "index.html").read_text()
     assert (manifest["total"], manifest["standing"], manifest["month"]) == (told["total"], "provisional", "2026-02")
     rows = list(csv.DictReader((folder / "focus_cost_and_usage.csv").open()))
     assert len(rows) == manifest["charges"]
@@ -114,7 +116,8 @@ def test_a_closed_month_is_published_with_its_invoices(night: Fleet) -> None:
     publish_night(night, "2026-02-28")
     folder = latest(night)
     assert json.loads((folder / "manifest.json").read_text())["standing"] == "closed"
-    invoiced = sum(Decimal(r["BilledCost"]) for r in csv.DictReader((folder / "focus_invoice_detail.csv").open()))
+    assert f'href="{INVOICES}"' in (folder / "index.html").read_text()
+    invoiced = sum(Decimal(r["BilledCost"]) for r in csv.DictReader((folder / INVOICES).open()))
     rows = list(csv.DictReader((folder / "focus_cost_and_usage.csv").open()))
     assert invoiced == sum(Decimal(r["BilledCost"]) for r in rows) and all(r["InvoiceId"] for r in rows)
 

@@ -29,6 +29,7 @@ month_close = Table(
     Column("reopened_at", Instant),
     Column("reopened_by", String(128)),
     Column("why", Text, nullable=False, default=""),
+    Column("rates", JSON, nullable=False),  # those it was closed with: what comes late is priced by them
 )
 
 reconciliation = Table(

@@ -65,6 +65,7 @@ def upgrade() -> None:
         sa.Column("reopened_at", Instant(timezone=True)),
         sa.Column("reopened_by", sa.String(128)),
         sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("rates", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("month", "version", name="pk_month_close"),
     )
     op.create_table(

@@ -13,6 +13,7 @@ from gpufleet.clock import Clock
 from gpufleet.clouds.base import Cloud
 from gpufleet.clusters.base import Cluster
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
+from gpufleet.procurement.egress import Egress
 from gpufleet.procurement.guards import Guards
 from gpufleet.procurement.portfolio import Offer
 from gpufleet.store.database import Database
@@ -39,6 +40,8 @@ class Fleet:
     guards: Guards = Guards()
     commitments: tuple[Offer, ...] = ()
     """What could be committed to, for the weekly review."""
+    egress: Egress | None = None
+    """What it costs to bring data elsewhere; None where nobody said."""
     recovery: RecoveryPolicy = RecoveryPolicy()
     handed: Mapping[str, str] = field(default_factory=dict)
     """Queues that another scheduler places, each with the cluster where it does."""

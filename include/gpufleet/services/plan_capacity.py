@@ -7,7 +7,7 @@ rails decide what may be bought, and which purchase waits for a person first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -30,7 +30,7 @@ from gpufleet.services.frozen import frozen
 from gpufleet.services.keep_deadlines import work_left
 from gpufleet.services.release_capacity import release_capacity
 from gpufleet.services.spending import NANO, spent
-from gpufleet.services.stays import estimates_for, expected_lives
+from gpufleet.services.stays import estimates_for, expected_lives, newest_sizes
 from gpufleet.store import jobs, ledger, operations, verdicts, world
 
 CURABLE: Final = {
@@ -59,6 +59,8 @@ class Market:
     coming: tuple[Node, ...]
     lives: Mapping[str, float]
     """Hours that machines of an offering are expected to stay, where we had some lately."""
+    saved: Mapping[str, int]
+    """Bytes of each job's newest save, where bringing it elsewhere costs something."""
 
 
 def plan_capacity(fleet: Fleet) -> None:
@@ -103,6 +105,7 @@ def _market(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> Market:
         spent=spent(connection, snapshot.at),
         coming=_coming(connection, snapshot),
         lives=expected_lives(connection, snapshot.at),
+        saved=newest_sizes(connection) if fleet.egress else {},
     )
 
 
@@ -118,8 +121,13 @@ def _purchase(fleet: Fleet, snapshot: Snapshot, market: Market, job: Job, left: 
     bounds = [market.hourly, hourly_room(fleet.guards, market.spent, job.team)]
     room = min(bound for bound in bounds if bound is not None)
     places = _what_if(fleet, snapshot, market.coming, job, instance_room(fleet.guards, market.spent))
-    bought = cheapest(job, usable, places, room, estimates_for(job, market.lives, left))
+    bought = cheapest(job, usable, places, room, estimates_for(job, market.lives, left, _egress(fleet, market, job)))
     return None if bought is None or _placed(fleet, snapshot, market.coming, job) else bought
+
+
+def _egress(fleet: Fleet, market: Market, job: Job) -> Callable[[Offering], Fraction]:
+    egress, size = fleet.egress, market.saved.get(job.id, 0)
+    return lambda offering: egress.cost(offering, size) if egress and size else Fraction(0)
 
 
 def _coming(connection: Connection, snapshot: Snapshot) -> tuple[Node, ...]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from fractions import Fraction
 from math import inf
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, select
 
 from gpufleet.lifecycle.cadence import best_interval
-from gpufleet.model.capacity import CapacityType
+from gpufleet.model.capacity import CapacityType, Offering
 from gpufleet.model.workload import Job, Kind
 from gpufleet.procurement.choose import Estimates, Purchase
 from gpufleet.procurement.demand import DemandPolicy
 from gpufleet.procurement.spot.history import REMEMBERED, UNKNOWN, Stay, lives
 from gpufleet.procurement.spot.ranking import Estimate, Trip, estimate
 from gpufleet.store import places, world
+from gpufleet.store import schema as t
 from gpufleet.store.jobs import JobRow
 
 HOUR: Final = timedelta(hours=1)
@@ -42,6 +44,13 @@ def _stay(rows: list[Row[Any]], taken: set[str]) -> Stay:
     ends = [row.ended_at for row in lost or rows]
     ended = None if None in ends and not lost else min((e for e in ends if e is not None), default=None)
     return Stay(rows[0].offering, min(row.recorded_at for row in rows), ended, bool(lost))
+
+
+def newest_sizes(connection: Connection) -> dict[str, int]:
+    """Bytes of each job's newest save, what an attempt elsewhere must fetch first."""
+    c = t.checkpoint.c
+    rows = connection.execute(select(c.job, c.bytes).order_by(c.at))
+    return {row.job: row.bytes for row in rows}
 
 
 def save_intervals(
@@ -74,10 +83,12 @@ def _save_seconds(row: JobRow) -> timedelta | None:
     return timedelta(seconds=seconds) if seconds else None
 
 
-def estimates_for(job: Job, stays: Mapping[str, float], left: timedelta | None) -> Estimates:
+def estimates_for(
+    job: Job, stays: Mapping[str, float], left: timedelta | None, egress: Callable[[Offering], Fraction]
+) -> Estimates:
     """What an hour of the job's work costs with a purchase, from how long its machines are expected to stay.
 
-    `left` is the work left; None where it never ends, or nobody said.
+    `left` is the work left; None where it never ends, or nobody said. `egress`: what it costs to bring its data there.
     """
     policy = DemandPolicy()
     work = left or (SERVES if job.kind is Kind.INFERENCE else policy.unknown_runtime)
@@ -86,6 +97,7 @@ def estimates_for(job: Job, stays: Mapping[str, float], left: timedelta | None) 
 
     def weighed(purchase: Purchase) -> Estimate:
         spot = purchase.offering.capacity is CapacityType.SPOT
-        return estimate(purchase.hourly, stays.get(purchase.offering.name, UNKNOWN) if spot else inf, trip)
+        stay = stays.get(purchase.offering.name, UNKNOWN) if spot else inf
+        return estimate(purchase.hourly, stay, trip, egress(purchase.offering))
 
     return weighed

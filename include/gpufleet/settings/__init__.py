@@ -22,9 +22,10 @@ from gpufleet.errors import Invalid
 from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy, RecoveryPolicy, SchedulingPolicy
 from gpufleet.model.tenancy import ANY_MODEL, Member, Queue, Role, Team
+from gpufleet.procurement.egress import Egress
 from gpufleet.procurement.guards import Guards
 from gpufleet.procurement.portfolio import Offer
-from gpufleet.settings.buying import Buying, buying_of, commitments_of, guards_of
+from gpufleet.settings.buying import Buying, buying_of, commitments_of, egress_of, guards_of
 from gpufleet.settings.clouds import CloudWorld
 from gpufleet.settings.reading import load_file, read_yaml
 from gpufleet.settings.worlds import ClusterWorld, Duration, SandboxWorld, Strict, handed_queues
@@ -248,6 +249,10 @@ def guards(file: FleetFile) -> Guards:
 
 def commitments(file: FleetFile) -> tuple[Offer, ...]:
     return commitments_of(file.buying)
+
+
+def egress(file: FleetFile) -> Egress | None:
+    return egress_of(file.buying)
 
 
 def recovery_policy(file: FleetFile) -> RecoveryPolicy:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.catalogue import gpu_models
 from gpufleet.model.policy import BuyingPolicy
+from gpufleet.procurement.egress import Egress
 from gpufleet.procurement.guards import Guards, TeamGuard
 from gpufleet.procurement.portfolio import Offer
 from gpufleet.settings.worlds import Duration, Strict
@@ -49,6 +50,15 @@ class CommitmentEntry(Strict):
         return self
 
 
+class EgressEntry(Strict):
+    """Where checkpoints lie, and what a GB costs from there to another region of the cloud and to other clouds."""
+
+    cloud: str
+    region: str
+    other_region: Decimal = Field(ge=0, lt=100)
+    other_cloud: Decimal = Field(ge=0, lt=100)
+
+
 class Buying(Strict):
     buy_after: Duration = BuyingPolicy().buy_after
     idle_for: Duration = BuyingPolicy().idle_for
@@ -64,6 +74,7 @@ class Buying(Strict):
     dry_run: bool = True
     commitments: tuple[CommitmentEntry, ...] = ()
     billed_by: dict[str, Duration] = Field(default={})
+    egress: EgressEntry | None = None
 
 
 def buying_of(told: Buying) -> BuyingPolicy:
@@ -76,6 +87,12 @@ def commitments_of(told: Buying) -> tuple[Offer, ...]:
         Offer(c.name, CapacityType(c.capacity), c.model, c.gpus, Fraction(c.price), c.region, most=c.most)
         for c in told.commitments
     )
+
+
+def egress_of(told: Buying) -> Egress | None:
+    if (said := told.egress) is None:
+        return None
+    return Egress(said.cloud, said.region, Fraction(said.other_region), Fraction(said.other_cloud))
 
 
 def guards_of(told: Buying) -> Guards:

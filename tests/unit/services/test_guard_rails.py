@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from tests.fleets import Played, played
 from tests.sandboxes import eventually
 
@@ -18,6 +18,7 @@ from gpufleet.errors import Forbidden, Invalid, NotFound
 from gpufleet.model.capacity import CapacityType
 from gpufleet.model.policy import BuyingPolicy
 from gpufleet.model.tenancy import Principal
+from gpufleet.procurement.egress import GB, Egress
 from gpufleet.procurement.guards import Guards, TeamGuard
 from gpufleet.procurement.portfolio import Offer
 from gpufleet.services.approve_purchase import (
@@ -304,3 +305,22 @@ def test_the_commands_show_approve_and_turn_down(
     waits(bound)
     procurement.reject(bound.fleet, asked(bound), "not today", as_json=False)
     assert "over, 0 of 0 machines at work not today" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("saved", "bought"),
+    [(500 * GB, "spot-west"), (5 * GB, "spot-east"), (0, "spot-east")],
+    ids=["much to fetch: where it lies", "little to fetch: where the hour is cheaper", "nothing saved yet"],
+)
+def test_a_purchase_is_weighed_with_what_its_data_costs_to_fetch(fleet: Played, saved: int, bought: str) -> None:
+    """West costs a dollar an hour more for about a day; a GB from there to the east costs nine cents."""
+    egress = Egress("sandbox", "west", other_region=Fraction("0.09"), other_cloud=Fraction("0.20"))
+    told = replace(guarded(fleet).fleet, egress=egress)
+    job = fleet.submit(gpus=8, capacity=["spot"])
+    with fleet.fleet.database.write() as connection:
+        if saved:
+            now = fleet.fleet.clock.now()
+            connection.execute(insert(t.checkpoint).values(job=job, attempt=1, step=5, at=now, bytes=saved))
+    for _ in range(3):
+        replace(fleet, fleet=told).tick()
+    assert machines(fleet) == [bought]

@@ -82,7 +82,8 @@ plane: setup ## Build the Kubernetes control plane of the tests with Go, once (t
 
 test-kubernetes: setup-dev plane ## Everything that needs a real Kubernetes API, or a real Prometheus
 	@tools/prometheus.sh
-	@$(PYTEST) tests -m kubernetes
+	@$(PYTEST) tests $(ON_ALL_CORES) -m kubernetes --ignore=tests/demo
+	@$(PYTEST) tests/demo -m kubernetes
 
 check: setup-dev lint types layers fast ## Lint, types, layers, fast tests
 

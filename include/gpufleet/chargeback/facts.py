@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpufleet.chargeback.claims import all_fit, settle_claims
@@ -29,12 +29,30 @@ class Facts:
     """What the time that nodes were up can be counted from: their ups and downs, and a use of each never announced."""
 
 
+Nodes = Iterable[Sequence[UsageEvent]]
+"""One version of each event, all those of a node together."""
+PastNodes = Callable[[Collection[str]], Nodes]
+"""Of the nodes that were left out because they were gone for good before anything of interest: those of these jobs."""
+
+
+def none_left_out(jobs: Collection[str]) -> Nodes:
+    """Where every node was read."""
+    return ()
+
+
 def settle_facts(
-    nodes: Iterable[Sequence[UsageEvent]], mig_share: MigShare, quarantine: Quarantine, keep: Callable[[Stretch], None]
+    nodes: Nodes,
+    mig_share: MigShare,
+    quarantine: Quarantine,
+    keep: Callable[[Stretch], None],
+    past: PastNodes = none_left_out,
 ) -> Facts:
-    """Pass on every stretch that counts, in no order. `nodes`: one version of each event, all those of a node together."""
+    """Pass on every stretch that counts, in no order.
+
+    A node that is gone says one thing still: that a later attempt of a job, whose earlier one is open elsewhere, began.
+    """
     facts, doubts = Facts(), _Doubts()
-    for events in nodes:
+    for events in _nodes_and_past(nodes, past, doubts):
         evidence = weigh(events, quarantine)
         known = lives(evidence, quarantine)
         facts.lives.update(known)
@@ -44,6 +62,11 @@ def settle_facts(
     for stretch in doubts.settled(quarantine):
         keep(stretch)
     return facts
+
+
+def _nodes_and_past(nodes: Nodes, past: PastNodes, doubts: _Doubts) -> Nodes:
+    yield from nodes
+    yield from past(doubts.jobs())
 
 
 def _witnesses(events: Sequence[UsageEvent], known: Mapping[str, Life]) -> Iterator[UsageEvent]:
@@ -85,9 +108,13 @@ class _Doubts:
             if len(signs) > len(self._life.get(key, ())):
                 self._life[key] = signs
 
+    def jobs(self) -> set[str]:
+        """Whose stretches are open."""
+        return {stretch.event.job for stretch in self._open}
+
     def settled(self, quarantine: Quarantine) -> Iterator[Stretch]:
         """The others that count, now that all is known."""
-        jobs = {stretch.event.job for stretch in self._open}
+        jobs = self.jobs()
         later = {stretch for stretch in self._later if stretch.event.job in jobs}
         for stretch in settle_claims([*self._open, *later], self._life, quarantine):
             if stretch not in later:

@@ -16,7 +16,7 @@ from gpufleet.chargeback.buckets import Buckets, InMemory
 from gpufleet.chargeback.charges import Book
 from gpufleet.chargeback.days import Day, days
 from gpufleet.chargeback.evidence import Quarantine, by_node
-from gpufleet.chargeback.facts import Facts, settle_facts
+from gpufleet.chargeback.facts import Facts, Nodes, PastNodes, none_left_out, settle_facts
 from gpufleet.chargeback.holdings import Stretch
 from gpufleet.chargeback.postings import postings
 from gpufleet.chargeback.pricing import Phase, phases
@@ -94,17 +94,18 @@ class Nights:
 
 
 def nights(
-    nodes: Iterable[Sequence[UsageEvent]],
+    nodes: Nodes,
     rates: Rates,
     wanted: Iterable[date],
     buckets: Buckets,
     quarantine: Quarantine | None = None,
     enough: int = ENOUGH,
+    past: PastNodes = none_left_out,
 ) -> Nights:
-    """These days, read in one go. `nodes`: one version of each event, all those of a node together."""
+    """These days, read in one go. `past`: nodes left out of `nodes` that were gone before the first of the days."""
     quarantine = quarantine or Quarantine()
     window = tuple(day for d in wanted for day in days(d, d + timedelta(days=1), rates.timezone))
-    facts = settle_facts(nodes, rates.mig_share, quarantine, _laying_aside(window, buckets))
+    facts = settle_facts(nodes, rates.mig_share, quarantine, _laying_aside(window, buckets), past)
     return Nights(rates, window, facts, quarantine, buckets, enough)
 
 

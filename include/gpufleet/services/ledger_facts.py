@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Row
 
 from gpufleet.chargeback import Bill
-from gpufleet.chargeback.days import first_instant, micros
+from gpufleet.chargeback.days import EPOCH, first_instant, micros
 from gpufleet.chargeback.nights import Nights, nights
 from gpufleet.chargeback.rates import Rates
 from gpufleet.errors import Invalid
@@ -64,11 +64,17 @@ def facts(fleet: Fleet, days: Sequence[date], told: dict[str, Any] | None = None
         clocks = [c.cluster_time for c in world.clusters(connection).values()]
         last = ledger.last_instant(connection)
         until = max([fleet.clock.now(), *clocks, *([last] if last else [])])
-        found = nights(_nodes(connection), rates, days, InFile(fleet.home))
+        since = min((EPOCH + timedelta(microseconds=first_instant(day, rates.timezone)) for day in days), default=until)
+        found = nights(
+            _told(ledger.usage_by_node(connection, since)),
+            rates,
+            days,
+            InFile(fleet.home),
+            past=lambda jobs: _told(ledger.usage_of_past_nodes(connection, since, jobs)),
+        )
         return Facts(found, ledger.ledger_revision(connection), until, fleet)
 
 
-def _nodes(connection: Connection) -> Iterator[list[UsageEvent]]:
-    """Every event, all those of a node together; the table has one version of each."""
-    for rows in ledger.usage_by_node(connection):
+def _told(nodes: Iterable[list[Row[Any]]]) -> Iterator[list[UsageEvent]]:
+    for rows in nodes:
         yield [event_of_row(row) for row in rows]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, delete, func, insert, or_, select, update
 
 from gpufleet.store import schema as t
 from gpufleet.store.chunks import chunks
@@ -61,10 +61,33 @@ def told_nodes(connection: Connection) -> frozenset[str]:
     return frozenset(connection.execute(select(t.usage_event.c.node).distinct()).scalars())
 
 
-def usage_by_node(connection: Connection) -> Iterator[list[Row[Any]]]:
-    """Every event, all those of a node together, streamed."""
+def usage_by_node(connection: Connection, since: datetime) -> Iterator[list[Row[Any]]]:
+    """Every event of each node that was not gone for good before then, all those of a node together, streamed."""
+    yield from _by_node(connection, t.usage_event.c.node.not_in(_past(since)))
+
+
+def usage_of_past_nodes(connection: Connection, since: datetime, jobs: Iterable[str]) -> Iterator[list[Row[Any]]]:
+    """Every event of those nodes that were gone before then and where one of these jobs ever was."""
     u = t.usage_event.c
-    rows = connection.execute(select(t.usage_event).order_by(u.node), execution_options={"yield_per": 2000})
+    nodes: set[str] = set()
+    for some in chunks(jobs):
+        there = select(u.node).where(u.job.in_(some), u.event == "allocated", u.node.in_(_past(since)))
+        nodes.update(connection.execute(there.distinct()).scalars())
+    for names in chunks(sorted(nodes)):
+        yield from _by_node(connection, u.node.in_(names))
+
+
+def _past(since: datetime) -> Select[Any]:
+    """Nodes of which the last thing heard is that they went down, before then; nothing else at that very instant."""
+    u = t.usage_event.c
+    down = func.max(case((u.event == "node-down", u.at)))
+    other = func.max(case((u.event != "node-down", u.at)))
+    return select(u.node).group_by(u.node).having(down <= since, or_(other.is_(None), other < down))
+
+
+def _by_node(connection: Connection, which: ColumnElement[bool]) -> Iterator[list[Row[Any]]]:
+    asked = select(t.usage_event).where(which).order_by(t.usage_event.c.node)
+    rows = connection.execute(asked, execution_options={"yield_per": 2000})
     for _, mine in groupby(rows, key=lambda row: row.node):
         yield list(mine)
 

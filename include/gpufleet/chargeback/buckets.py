@@ -12,8 +12,8 @@ class Buckets(Protocol):
 
     def put(self, key: Hashable, item: Any) -> None: ...
 
-    def counts(self) -> dict[Hashable, int]:
-        """How many things lie in each bucket."""
+    def count(self, key: Hashable) -> int:
+        """How many things lie in the bucket."""
         ...
 
     def take(self, key: Hashable) -> Iterator[Any]:
@@ -30,8 +30,8 @@ class InMemory:
     def put(self, key: Hashable, item: Any) -> None:
         self._kept[key].append(item)
 
-    def counts(self) -> dict[Hashable, int]:
-        return {key: len(items) for key, items in self._kept.items()}
+    def count(self, key: Hashable) -> int:
+        return len(self._kept.get(key, ()))
 
     def take(self, key: Hashable) -> Iterator[Any]:
         yield from self._kept.get(key, ())

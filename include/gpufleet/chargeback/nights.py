@@ -6,9 +6,11 @@ time, what runs on is carried into the next, and all that is added up is exact. 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import islice
 from typing import Final
 
 from gpufleet.chargeback.amounts import changes
@@ -83,10 +85,10 @@ class Nights:
 
     def _slices(self, night: Day) -> Iterator[tuple[int, int, list[Stretch]]]:
         """[begin, end) and what begins there (or ran before the day began), one after the other over the whole day."""
-        counts = self._buckets.counts()
-        begin, started = night.begin, []  # type: ignore[var-annotated]
+        begin = night.begin
+        started: list[Stretch] = []
         for moment in range(night.begin, night.end, MOMENT):
-            if started and len(started) + counts.get((night.date, moment), 0) > self._enough:
+            if started and len(started) + self._buckets.count((night.date, moment)) > self._enough:
                 yield begin, moment, started
                 begin, started = moment, []
             started.extend(self._buckets.take((night.date, moment)))
@@ -104,18 +106,21 @@ def nights(
 ) -> Nights:
     """These days, read in one go. `past`: nodes left out of `nodes` that were gone before the first of the days."""
     quarantine = quarantine or Quarantine()
-    window = tuple(day for d in wanted for day in days(d, d + timedelta(days=1), rates.timezone))
+    window = tuple(day for d in sorted(wanted) for day in days(d, d + timedelta(days=1), rates.timezone))
     facts = settle_facts(nodes, rates.mig_share, quarantine, _laying_aside(window, buckets), past)
     return Nights(rates, window, facts, quarantine, buckets, enough)
 
 
 def _laying_aside(window: Sequence[Day], buckets: Buckets) -> Callable[[Stretch], None]:
+    ends = [day.end for day in window]
+
     def keep(stretch: Stretch) -> None:
-        for day in window:
+        for day in islice(window, bisect_right(ends, stretch.begin), None):
+            if day.begin >= stretch.end:
+                return
             since = max(stretch.begin, day.begin)
             if since < min(stretch.end, day.end):
-                moment = since - (since - day.begin) % MOMENT
-                buckets.put((day.date, moment), stretch)
+                buckets.put((day.date, since - (since - day.begin) % MOMENT), stretch)
 
     return keep
 

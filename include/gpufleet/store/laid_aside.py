@@ -32,8 +32,8 @@ class InFile:
         if self._waits >= AT_ONCE:
             self._write()
 
-    def counts(self) -> dict[Hashable, int]:
-        return dict(self._counts)
+    def count(self, key: Hashable) -> int:
+        return self._counts[key]
 
     def take(self, key: Hashable) -> Iterator[Any]:
         self._write()

@@ -15,7 +15,7 @@ from tests.sandboxes import eventually
 from gpufleet.store import ledger
 
 DAG = "chargeback_nightly"
-FIRST = date(2026, 2, 1)
+FIRST = date(2025, 11, 1)
 RATES: dict[str, Any] = {
     "version": 1,
     "currency": "USD",
@@ -25,10 +25,13 @@ RATES: dict[str, Any] = {
 
 
 @pytest.fixture
-def february(living: Living) -> Iterator[Living]:
-    """A node of one GPU, up since the first, and each day a job that runs as many half hours as the day's number says."""
+def november(living: Living) -> Iterator[Living]:
+    """Long before all that other tests look at: a node of one GPU, up since the first of the month.
+
+    Each day a job runs on it for as many half hours as the day's number says.
+    """
     shape = {"model": "H100-80", "gpus": 1, "capacity": "on-demand"}
-    begin = datetime(2026, 2, 1, tzinfo=UTC)
+    begin = datetime(2025, 11, 1, tzinfo=UTC)
     events: list[dict[str, Any]] = [{"id": "bf1-up", "at": begin, "event": "node-up", "node": "bf1", "facts": shape}]
     for n in range(40):
         at = begin + timedelta(days=n, hours=1)
@@ -51,27 +54,27 @@ def february(living: Living) -> Iterator[Living]:
 
 @pytest.mark.airflow
 @pytest.mark.timeout(300)
-def test_two_days_are_filled_in(february: Living) -> None:
-    fill_in(february, 2)
+def test_two_days_are_filled_in(november: Living) -> None:
+    fill_in(november, 2)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(2400)
-def test_thirty_days_are_filled_in_and_the_month_among_them_closes(february: Living) -> None:
-    fill_in(february, 30)
-    assert latest(february, "2026-02")["standing"] == "closed"
+def test_thirty_days_are_filled_in_and_the_month_among_them_closes(november: Living) -> None:
+    fill_in(november, 30)
+    assert latest(november, "2025-11")["standing"] == "closed"
 
 
 def fill_in(living: Living, count: int) -> tuple[list[date], dict[str, str]]:
-    """The first days of February; answers with them and their runs."""
+    """The first days of November; answers with them and their runs."""
     days = [FIRST + timedelta(days=n) for n in range(count)]
     runs = backfill(living, days)
     assert sorted(runs) == [f"{day:%Y-%m-%d}" for day in days], "each day has one run"
     told = {day: living.people["admin"].xcom(DAG, run, "settle") for day, run in runs.items()}
     for n, day in enumerate(days, 1):
         assert Decimal(told[f"{day:%Y-%m-%d}"]["lines"][0]["gpu_hours"]) == Decimal(n) / 2, day
-    month = [t for day, t in told.items() if day.startswith("2026-02")]
-    assert Decimal(latest(living, "2026-02")["total"]) == sum(Decimal(t["total"]) for t in month)
+    month = [t for day, t in told.items() if day.startswith("2025-11")]
+    assert Decimal(latest(living, "2025-11")["total"]) == sum(Decimal(t["total"]) for t in month)
     return days, runs
 
 
@@ -96,7 +99,7 @@ def backfill(living: Living, days: list[date], reprocess: str = "none") -> dict[
 
 
 def published(living: Living) -> dict[str, bytes]:
-    root = living.fleet.home / "exports" / "period=2026-02"
+    root = living.fleet.home / "exports" / "period=2025-11"
     return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 

@@ -109,7 +109,7 @@ def best_spot(book: NodeBook, demand: Slice) -> Spot | None:
 def _best_spot(book: NodeBook, demand: Slice) -> Spot | None:
     for waste, profile in enumerate(book.table.suitable(demand)):
         places = _places(book, profile)
-        best = min(places)
+        best = min(places, default=NOWHERE)  # a node may have no GPU at all
         if best < NOWHERE:
             return Spot((waste << WASTE_BITS) + best[0], places.index(best), best.instance)
     return None

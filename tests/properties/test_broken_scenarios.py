@@ -70,7 +70,7 @@ def break_one(told: Any, dice: random.Random) -> None:
     elif how == "renamed" and isinstance(told, dict):
         told[f"{last}x"] = told.pop(last)
     else:
-        told[last] = dice.choice(WEIRD)
+        told[last] = copy.deepcopy(dice.choice(WEIRD))
 
 
 def ask() -> int:

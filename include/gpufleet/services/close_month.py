@@ -7,7 +7,7 @@ of the month; a re-opening keeps it too, with who did it and why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import Any, Final
 
@@ -66,12 +66,13 @@ def close_month(fleet: Fleet, text: str, principal: Principal) -> dict[str, Any]
         before = months.standing_close(connection, month.id)
     if before is not None:
         return told(before)
+    began = fleet.clock.now()  # what comes while the days are settled is looked for by the corrections
     if today(fleet) < first:
         raise Invalid(f"{month.id} may be closed from {first} on: until then clouds may still change their invoices.")
     settle_again(fleet, month.days, Standing.ESTIMATED)
     with fleet.database.write() as connection:
         if (before := months.standing_close(connection, month.id)) is None:
-            _seal(connection, fleet, month, principal)
+            _seal(connection, fleet, month, principal, began)
         closed = before or months.standing_close(connection, month.id)
         assert closed is not None
         return told(closed)
@@ -191,13 +192,13 @@ def _first_close(month: Month, policy: Finance) -> date:
     return month.end + timedelta(days=policy.close_on - 1)
 
 
-def _seal(connection: Connection, fleet: Fleet, month: Month, principal: Principal) -> None:
+def _seal(connection: Connection, fleet: Fleet, month: Month, principal: Principal, now: datetime) -> None:
     """Credits are booked, days are closed, and then the close is written: after it nothing of the month can be."""
     given = credits(connection, month, finance(fleet))
     months.book(connection, f"credit/{month.id}", given, again=True)
     sealed = seal(month_charges(connection, month))
     months.set_standing(connection, [d.isoformat() for d in month.days], Standing.CLOSED)
-    now, rates = fleet.clock.now(), ledger.rates(connection)
+    rates = ledger.rates(connection)
     months.put_close(
         connection,
         month=month.id,

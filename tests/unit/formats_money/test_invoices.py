@@ -98,6 +98,18 @@ def test_a_gzipped_export_and_flat_gcp_columns_say_the_same(tmp_path: Path) -> N
             "row 1: cost 'NaN' is not an amount",
         ),
         ("x.csv", "ChargeType,Date\nUsage,soon\n", "azure", "row 1: date 'soon' is not an instant"),
+        (
+            "x.csv",
+            "ChargeType,Date\nUsage,12/31/9999\n",
+            "azure",
+            "row 1: date '12/31/9999' is not an instant of our time",
+        ),
+        ("x.csv", "ChargeType,Date\nUsage,0001-01-01T00:00:00+05:00\n", "azure", "is not an instant of our time"),
+        ("x.csv", "ChargeType,Date\nUsage,9999-12-31T23:59:59-05:00\n", "azure", "is not an instant of our time"),
+        ("x.csv", "ChargeType,Date,Date\nUsage,a,b\n", "azure", "its header names the column 'Date' twice"),
+        ("x.csv", "ChargeType,a.b,a_b\nUsage,a,b\n", "azure", "row 1: names the column 'a_b' twice"),
+        ("x.jsonl", '{"cost": 3.5, "cost": 9}\n', "gcp", "row 1: names the column 'cost' twice"),
+        ("x.jsonl", "[" * 100_000 + "\n", "gcp", "row 1: is not JSON"),
     ],
 )
 def test_what_cannot_be_read_says_where_and_what_to_do(

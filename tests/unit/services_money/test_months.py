@@ -231,6 +231,23 @@ def test_a_changed_price_list_never_rewrites_a_closed_month(fleet: Fleet) -> Non
     )
 
 
+def test_what_is_heard_of_while_a_month_is_being_closed_is_not_lost(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its day was settled already when the event came, and the close was written after it."""
+
+    def slow(fleet: Fleet, days: Any, standing: str) -> None:
+        settle_again(fleet, days, standing)
+        fleet.clock.advance(timedelta(minutes=3))  # type: ignore[attr-defined]
+        hear_of_another_hour(fleet)
+        fleet.clock.advance(timedelta(minutes=3))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("gpufleet.services.close_month.settle_again", slow)
+    close_month(fleet, FEBRUARY, FINA)
+    assert sum(c.hours_nano for c in correct_closed_months(fleet) if c.kind.value == "use") == 10**9
+    assert correct_closed_months(fleet) == []
+
+
 def test_a_month_is_opened_again_by_the_platform_alone_and_its_hash_is_kept(fleet: Fleet) -> None:
     first = close_month(fleet, FEBRUARY, FINA)
     for who, why, error in ((FINA, "late bill", Forbidden), (ADMIN, " ", Invalid)):

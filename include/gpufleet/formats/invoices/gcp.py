@@ -69,7 +69,7 @@ def _credits(row: InvoiceRow) -> list[tuple[str, Decimal]]:
     if isinstance(told, str):
         try:
             told = json.loads(told or "[]", parse_float=Decimal)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise row.wrong("credits is not a JSON array.") from None
     if told is None:
         return []

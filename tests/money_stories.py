@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
-from gpufleet.chargeback.nights import itemised
+from gpufleet.chargeback.billing import settled
+from gpufleet.chargeback.buckets import InMemory
 from gpufleet.chargeback.rates import Commitment, IdlePolicy, Price, Rates, SharedCost, Split
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.model.usage import Allocated, NodeUp, QuotaMark, Released, UsageEvent
@@ -56,7 +57,7 @@ def held(
 def month_of_everything() -> list[Charge]:
     found: list[Charge] = []
     for day in (date(2026, 3, 10), date(2026, 3, 11)):
-        found += itemised(events(), RATES, day)[1]
+        found += settled(events(), RATES, day, day + timedelta(days=1)).itemised(day, InMemory())[1]
     use = next(c for c in found if c.kind is ChargeKind.USE)
     lost = replace(use, id="c1", kind=ChargeKind.CREDIT, cost_nano=-5, billed_nano=-5, hours_nano=0, note="node lost")
     invoice = replace(

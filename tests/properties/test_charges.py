@@ -18,7 +18,7 @@ from gpufleet.chargeback.buckets import Buckets, InMemory
 from gpufleet.chargeback.conservation import up_time
 from gpufleet.chargeback.days import days
 from gpufleet.chargeback.evidence import Quarantine, by_node
-from gpufleet.chargeback.nights import itemised, nights
+from gpufleet.chargeback.nights import nights
 from gpufleet.chargeback.statement import half_up
 from gpufleet.model.charge import Charge, ChargeKind
 from gpufleet.store.laid_aside import InFile
@@ -37,7 +37,8 @@ HELD = (ChargeKind.USE, ChargeKind.COMMITTED_USE)
 
 
 def day_of(world: World) -> list[Charge]:
-    return list(itemised(world.events, world.rates, world.start)[1])
+    made = settled(world.events, world.rates, world.start, world.start + timedelta(days=1))
+    return list(made.itemised(world.start, InMemory())[1])
 
 
 def by_id(charges: Iterable[Charge]) -> list[Charge]:

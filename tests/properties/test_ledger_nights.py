@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from sqlalchemy import delete
 from tests.properties.money_worlds import World, worlds
 
+from gpufleet.chargeback.billing import settled
+from gpufleet.chargeback.buckets import InMemory
 from gpufleet.chargeback.days import EPOCH, first_instant
-from gpufleet.chargeback.nights import itemised, nights
+from gpufleet.chargeback.nights import nights
 from gpufleet.clock import ManualClock
 from gpufleet.formats.events import event_of_row
 from gpufleet.model.charge import Charge
@@ -76,7 +78,7 @@ def test_the_ledgers_night_is_that_of_the_file(database: Database, tmp_path_fact
             ],
         )  # fmt: skip
     found, charges = made.itemised(last, InFile(folder))
-    whole, others = itemised(one_version.values(), world.rates, last)
+    whole, others = settled(one_version.values(), world.rates, last, world.end).itemised(last, InMemory())
     assert (found.lines, found.total, found.idle_hours) == (whole.lines, whole.total, whole.idle_hours)
     assert by_id(charges) == by_id(others)
     assert {id for id, _ in found.quarantined} <= {id for id, _ in whole.quarantined}

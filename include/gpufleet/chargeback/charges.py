@@ -148,7 +148,7 @@ class Book:
 
     def _idle(self, exact: Bill) -> Iterator[Charge]:
         """Idle GPUs by node, with the platform; what lines bear of it is moved by `_borne`."""
-        entries = sorted((self.tally.entries or {}).values(), key=lambda e: (e.node, e.begin, _terms(e)[:1]))
+        entries = sorted((self.tally.entries or {}).values(), key=lambda e: (e.node, e.begin, str(_terms(e))))
         cost = exact.idle_cost + sum(line.idle for line in exact.lines)
         hours = deal_whole(exact.idle_hours, [e.spans for e in entries])
         for entry, h, c in zip(entries, hours, deal_whole(cost, [e.cost for e in entries]), strict=True):

@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Final
 
 from gpufleet.chargeback.amounts import changes
-from gpufleet.chargeback.buckets import Buckets, InMemory
+from gpufleet.chargeback.buckets import Buckets
 from gpufleet.chargeback.charges import Book
 from gpufleet.chargeback.days import Day, days
-from gpufleet.chargeback.evidence import Quarantine, by_node
+from gpufleet.chargeback.evidence import Quarantine
 from gpufleet.chargeback.facts import Facts, Nodes, PastNodes, none_left_out, settle_facts
 from gpufleet.chargeback.holdings import Stretch
 from gpufleet.chargeback.postings import postings
@@ -28,7 +28,6 @@ from gpufleet.chargeback.statement import Bill, state
 from gpufleet.chargeback.sweep import scale_of, sweep
 from gpufleet.chargeback.tally import DayTally, Scale
 from gpufleet.model.charge import Charge
-from gpufleet.model.usage import UsageEvent
 
 MOMENT: Final = 5 * 60 * 1_000_000
 """Microseconds: stretches are laid aside by the moment they begin in."""
@@ -123,11 +122,3 @@ def _laying_aside(window: Sequence[Day], buckets: Buckets) -> Callable[[Stretch]
                 buckets.put((day.date, since - (since - day.begin) % MOMENT), stretch)
 
     return keep
-
-
-def itemised(events: Iterable[UsageEvent], rates: Rates, day: date) -> tuple[Bill, Iterator[Charge]]:
-    """The bill of one day, and the charges it is made of, from events that fit into memory, in any order."""
-    quarantine = Quarantine()
-    nodes = by_node(events, quarantine)
-    made = nights(nodes, rates, [day], InMemory(), quarantine)
-    return made.itemised(day, InMemory())

@@ -7,7 +7,7 @@ rails decide what may be bought, and which purchase waits for a person first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -60,7 +60,7 @@ class Market:
     lives: Mapping[str, float]
     """Hours that machines of an offering are expected to stay, where we had some lately."""
     saved: Mapping[str, int]
-    """Bytes of each job's newest save, where bringing it elsewhere costs something."""
+    """Bytes of the newest save of jobs that wait, where bringing it elsewhere costs something."""
 
 
 def plan_capacity(fleet: Fleet) -> None:
@@ -72,7 +72,7 @@ def plan_capacity(fleet: Fleet) -> None:
         snapshot = frozen(connection, fleet, now)
         # one purchase at a time: what is being bought now is neither a machine yet nor money that was spent
         wanted = [] if operations.any_open(connection, "buy") else _wanted(connection, fleet, snapshot)
-        market = _market(connection, fleet, snapshot)
+        market = _market(connection, fleet, snapshot, [job.id for job, _ in wanted])
     for job, left in wanted:
         if (bought := _purchase(fleet, snapshot, market, job, left)) is not None:
             _decide_purchase(fleet, bought, job, now)
@@ -97,7 +97,7 @@ def _wanted(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> list[tu
     ]
 
 
-def _market(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> Market:
+def _market(connection: Connection, fleet: Fleet, snapshot: Snapshot, wanted: Sequence[str]) -> Market:
     hourly = Fraction(sum(i.price_nano for i in world.instances(connection)), NANO)
     return Market(
         on_sale=tuple((o, held) for o, at, held in world.offerings(connection) if snapshot.at - at < PRICE_VALID),
@@ -105,7 +105,7 @@ def _market(connection: Connection, fleet: Fleet, snapshot: Snapshot) -> Market:
         spent=spent(connection, snapshot.at),
         coming=_coming(connection, snapshot),
         lives=expected_lives(connection, snapshot.at),
-        saved=newest_sizes(connection) if fleet.egress else {},
+        saved=newest_sizes(connection, wanted) if fleet.egress else {},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import inf
@@ -20,6 +20,7 @@ from gpufleet.procurement.spot.history import REMEMBERED, UNKNOWN, Stay, lives
 from gpufleet.procurement.spot.ranking import Estimate, Trip, estimate
 from gpufleet.store import places, world
 from gpufleet.store import schema as t
+from gpufleet.store.chunks import chunks
 from gpufleet.store.jobs import JobRow
 
 HOUR: Final = timedelta(hours=1)
@@ -46,11 +47,14 @@ def _stay(rows: list[Row[Any]], taken: set[str]) -> Stay:
     return Stay(rows[0].offering, min(row.recorded_at for row in rows), ended, bool(lost))
 
 
-def newest_sizes(connection: Connection) -> dict[str, int]:
-    """Bytes of each job's newest save, what an attempt elsewhere must fetch first."""
+def newest_sizes(connection: Connection, of: Iterable[str]) -> dict[str, int]:
+    """Bytes of the newest save of each of these jobs, what an attempt elsewhere must fetch first."""
     c = t.checkpoint.c
-    rows = connection.execute(select(c.job, c.bytes).order_by(c.at))
-    return {row.job: row.bytes for row in rows}
+    return {
+        row.job: row.bytes
+        for some in chunks(of)
+        for row in connection.execute(select(c.job, c.bytes).where(c.job.in_(some)).order_by(c.at))
+    }
 
 
 def save_intervals(
